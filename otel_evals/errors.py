@@ -90,7 +90,7 @@ class JudgeError(OtelEvalsError):
     usage: Any = None
     """Tokens that the call used nevertheless, as `otel_evals.model.Usage`; None if unknown."""
     cost: float | None = None
-    """US dollars that the call cost nevertheless; None if unknown."""
+    """US dollars of the answers that came nevertheless; None if unknown."""
     attempts: int = 1
     """Calls made, repairs and retries included."""
     status: int | None = None

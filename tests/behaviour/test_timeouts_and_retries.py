@@ -9,9 +9,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from otel_evals import Rule, Run, scorer
 from otel_evals.errors import JudgeUnavailableError
+from otel_evals.judges import ScriptedJudge
+from otel_evals.scorers import PromptStep, panel, step_scorer
 from tests.behaviour.app import App
 from tests.support.waits import SECONDS, eventually
 
@@ -78,6 +81,39 @@ def test_only_an_unavailable_judge_is_asked_again(attempts: int, needed: int, st
     assert asked[trace] == min(attempts, needed)
     if status == "failed":
         assert app.rule("judged").failed == {"JudgeUnavailableError": 1}
+
+
+class Reply(BaseModel):
+    score: float
+
+
+@pytest.mark.parametrize("then", [[{"score": 1}], []])
+def test_an_outcome_includes_what_failed_attempts_have_cost(then: list[Any]) -> None:
+    answers = [JudgeUnavailableError("busy"), *then]
+    judge = ScriptedJudge({"analyze": {"score": 0}, "generate_score": answers}, cost=0.001)
+    ask = PromptStep(prompt="Judge: $output", schema=Reply)
+    app = App(Rule(step_scorer("paid", judge=judge).analyze(ask).generate_score(ask), attempts=2))
+    app.run()
+    (evaluation,) = app.settle()
+    paid = 3 if evaluation.status == "scored" else 2
+    outcome: Any = evaluation.outcome
+    assert sum(step.cost or 0.0 for step in outcome.steps) == pytest.approx(0.001 * paid)
+    assert [point.value for point in app.points("otel_evals.judge.tokens")] == [120 * paid]
+    if evaluation.status == "scored":
+        assert outcome.cost == pytest.approx(0.003)
+        assert outcome.usage.total_tokens == 360
+        assert app.events()[0].attributes["otel_evals.judge.cost"] == outcome.cost
+
+
+def test_a_panel_that_times_out_includes_what_its_members_have_cost() -> None:
+    judge = ScriptedJudge({"generate_score": {"score": 1}}, cost=0.001)
+    paid = step_scorer("paid", judge=judge).generate_score(PromptStep(prompt="$output", schema=Reply))
+    app = App(Rule(panel([paid, hangs], id="panel"), timeout=0.3))
+    app.run()
+    (evaluation,) = app.settle()
+    outcome: Any = evaluation.outcome
+    assert evaluation.reason == "timeout"
+    assert [(step.name, step.cost) for step in outcome.steps] == [("1.generate_score", 0.001)]
 
 
 def test_an_evaluation_that_is_tried_again_is_not_lost_to_a_full_queue() -> None:

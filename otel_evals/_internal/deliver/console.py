@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from otel_evals._internal.deliver.record import cost_of
 from otel_evals._internal.model import (
     Direction,
     Dropped,
@@ -19,6 +18,7 @@ from otel_evals._internal.model import (
     ScoredRun,
     ScorerFailure,
 )
+from otel_evals._internal.model.evaluations import judges_cost
 from otel_evals._internal.util.calls import in_thread
 
 _WIDTH = 100
@@ -75,7 +75,7 @@ class ConsoleDestination:
             why = _why(evaluation) if self._content else None
             if why:
                 lines.append("      " + _styled(_short(why), _ITALIC))
-        costs = [cost for e in scored.evaluations if (cost := cost_of(e.outcome)) is not None]
+        costs = [cost for e in scored.evaluations if (cost := judges_cost([e.outcome])) is not None]
         if costs:
             lines.append(_styled(f"  judged for ${sum(costs):.6f}", _DIM))
         return "\n".join([*lines, "", ""])

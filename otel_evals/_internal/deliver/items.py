@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from otel_evals import semconv
-from otel_evals._internal.deliver.record import cost_of, steps_of
+from otel_evals._internal.deliver.record import steps_of
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
-from otel_evals._internal.model.evaluations import scored_span
+from otel_evals._internal.model.evaluations import judges_cost, scored_span
 from otel_evals._internal.util.version import __version__
 
 _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
@@ -118,7 +118,7 @@ class ScoreItem:
             "sampling_rule": evaluation.sampled.rule,
             "judge_model": ", ".join(sorted({step.model for step in steps if step.model})) or None,
             "judge_tokens": sum(step.usage.total_tokens for step in steps) or None,
-            "judge_cost_usd": cost_of(evaluation.outcome),
+            "judge_cost_usd": judges_cost([evaluation.outcome]),
         }
         return {k: _text(v) if isinstance(v, str) else v for k, v in facts.items() if v is not None}
 

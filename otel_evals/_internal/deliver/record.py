@@ -17,12 +17,12 @@ from otel_evals._internal.model import (
     Media,
     Outcome,
     Run,
-    Score,
     ScoredRun,
     StepRecord,
     ToolCall,
     Usage,
 )
+from otel_evals._internal.model.evaluations import judges_cost
 from otel_evals._internal.model.operations import NO_USAGE
 from otel_evals._internal.redaction.redactor import before_redaction
 from otel_evals._internal.util.plain import field_values
@@ -55,11 +55,6 @@ def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0)
 
 def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
     return () if isinstance(outcome, Dropped) else outcome.steps
-
-
-def cost_of(outcome: Outcome) -> float | None:
-    """Return US dollars of all judge calls; None if a price is unknown or no judge was called."""
-    return Score(value=0.0, steps=steps_of(outcome)).cost
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -206,7 +201,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "attempts": evaluation.attempts,
         "revision": evaluation.revision,
         "time": evaluation.time,
-        "cost": plain(cost_of(outcome)),
+        "cost": plain(judges_cost([outcome])),
         "evidence_cut": getattr(outcome, "evidence_cut", False),
         "usage": _usage(sum([step.usage for step in steps], NO_USAGE)),
         "steps": [_step(step, content=content) for step in steps],

@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.model import Evaluation, Outcome, Run, ScorerFailure
+from otel_evals._internal.model import Dropped, Evaluation, Outcome, Run, ScorerFailure, StepRecord
 from otel_evals._internal.scorers.kit.isolation import ProcessDiedError
-from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, steps_of_error
+from otel_evals._internal.scorers.kit.outcome import asked_wait, steps_of_error
 from otel_evals._internal.util.retry import backoff
 
 _FIRST_BACKOFF = 1.0
@@ -51,10 +51,17 @@ def wait_before_retry(rule: Rule, attempts: int, cause: BaseException) -> float 
     return max(wait, min(asked, _LONGEST_BACKOFF))
 
 
-def failure_of_attempt(rule: Rule, error: BaseException, attempts: int, *, timed_out: bool) -> ScorerFailure:
-    """Return the outcome of an error after which there is no further attempt."""
-    if not timed_out:
-        return failure_of(error, attempts=attempts)
+def paid_steps(error: BaseException) -> tuple[StepRecord, ...]:
+    """Return the steps of a failed attempt for which a judge was paid."""
+    return tuple(step for step in steps_of_error(error) if step.cost or step.usage.total_tokens)
+
+
+def with_paid(outcome: Outcome, paid: tuple[StepRecord, ...]) -> Outcome:
+    """Return an outcome with the paid steps of earlier attempts before its own."""
+    return outcome if isinstance(outcome, Dropped) else replace(outcome, steps=paid + outcome.steps)
+
+
+def timeout_of(rule: Rule, error: BaseException) -> ScorerFailure:
+    """Return the outcome of an attempt that was cancelled at its timeout."""
     message = f"no score within {rule.timeout:g} s"
-    failure = ScorerFailure(error_type="timeout", message=message, attempts=attempts)
-    return replace(failure, steps=steps_of_error(error))
+    return ScorerFailure(error_type="timeout", message=message, steps=steps_of_error(error))

@@ -22,15 +22,16 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.engine.attempt import Target, failure_of_attempt, wait_before_retry
+from otel_evals._internal.engine.attempt import Target, paid_steps, timeout_of, wait_before_retry, with_paid
 from otel_evals._internal.engine.check import Check, CheckedRun
-from otel_evals._internal.model import Dropped, Outcome, Run, Sampled, ScorerFailure
+from otel_evals._internal.model import Dropped, Outcome, Run, Sampled, ScorerFailure, StepRecord
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals._internal.scorers.kit.isolation import START_SECONDS, IsolatedScorer, most_processes
-from otel_evals._internal.scorers.kit.outcome import root_cause
+from otel_evals._internal.scorers.kit.outcome import failure_of, root_cause
 from otel_evals._internal.scorers.kit.scorer import (
     Result,
     Scorer,
@@ -80,6 +81,8 @@ class Pending(msgspec.Struct, eq=False):
     """End of an attempt without an outcome, in nanoseconds since the Unix epoch; None during an attempt."""
     retry_after: float = 0.0
     """Seconds to wait before the next attempt."""
+    paid: tuple[StepRecord, ...] = ()
+    """Steps of failed attempts for which a judge was paid: their cost is a part of the outcome's."""
     timed_out: bool = False
     error: BaseException | None = None
     """The exception of the last attempt, for the log."""
@@ -176,7 +179,7 @@ class RuleQueue:
                 break
             opened = self._open(pending)
             if self._at_once:
-                result = opened.context.run(attempted_at_once, self.scorer, pending.run, pending.attempts)
+                result = opened.context.run(attempted_at_once, self.scorer, pending.run)
             else:
                 self._start(pending, opened.context)
                 result = await _settled()
@@ -185,7 +188,9 @@ class RuleQueue:
             if outcome is None:
                 self._pause(pending)
                 outcome = await _settled()
-        return outcome
+        if isinstance(outcome, ScorerFailure):
+            outcome = replace(outcome, attempts=pending.attempts or 1)
+        return with_paid(outcome, pending.paid) if pending.paid else outcome
 
     def _join(self, pending: Pending) -> Dropped | None:
         """Queue an evaluation, which is settled with None for a slot; or return why it is dropped."""
@@ -215,7 +220,7 @@ class RuleQueue:
     def _start(self, pending: Pending, context: contextvars.Context) -> None:
         """Start an attempt; its evaluation is settled with the result."""
         self.running[pending] = None
-        attempt = attempted(self.scorer, pending.run, pending.attempts)
+        attempt = attempted(self.scorer, pending.run)
         pending.task = asyncio.get_running_loop().create_task(attempt, context=context)
         pending.task.add_done_callback(pending, context=self._context)
         if self._watch_timer is None:
@@ -236,15 +241,15 @@ class RuleQueue:
         """Return the outcome of an attempt; None if another attempt follows."""
         if not isinstance(result, BaseException):  # one that `abort` drops, too
             return result
-        attempts, timed_out = pending.attempts, pending.timed_out
-        if not timed_out:
-            cause = root_cause(result)
-            wait = wait_before_retry(self.rule, attempts, cause)
-            if wait is not None:
-                pending.retry_after = wait
-                return None
+        if pending.timed_out:
+            return timeout_of(self.rule, result)
+        cause = root_cause(result)
+        wait = wait_before_retry(self.rule, pending.attempts, cause)
+        if wait is None:
             pending.error = cause
-        return failure_of_attempt(self.rule, result, attempts, timed_out=timed_out)
+            return failure_of(result)
+        pending.retry_after, pending.paid = wait, pending.paid + paid_steps(result)
+        return None
 
     def _pause(self, pending: Pending) -> None:
         """Let an evaluation wait for its next attempt: it is settled with None, or with an outcome."""
@@ -310,8 +315,6 @@ class RuleQueue:
                 self._call_later(pending, _CLEANUP_SECONDS, pending.settle, StepFailure("timeout"))
                 pending.task.cancel()  # a scorer may refuse: the timer settles it anyway
 
-    def _call_later(
-        self, pending: Pending, seconds: float, function: Callable[..., None], value: Any
-    ) -> None:
+    def _call_later(self, pending: Pending, seconds: float, call: Callable[..., None], value: Any) -> None:
         loop = asyncio.get_running_loop()
-        pending.timer = loop.call_later(seconds, function, value, context=self._context)
+        pending.timer = loop.call_later(seconds, call, value, context=self._context)

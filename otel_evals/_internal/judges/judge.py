@@ -71,6 +71,11 @@ class CallTotals:
         self._costs.append(cost)
         self.calls += calls
 
+    def note_in(self, error: Any) -> None:
+        """Note the totals in the error of a question; a call without an answer counts as free."""
+        error.usage, error.attempts = self.usage, self.calls
+        error.cost = self.cost if self._costs else 0.0
+
     def reply(self, value: Any, model: str) -> JudgeReply:
         return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
 

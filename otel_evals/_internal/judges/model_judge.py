@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -159,9 +160,9 @@ class ModelJudge(ABC):
         need_span()
         try:
             return await self._ask(request, spent)
-        except JudgeError as error:
+        except (JudgeError, CancelledError) as error:
             # A failed question costs too: the step's record reads it from the error.
-            error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
+            spent.note_in(error)
             raise
 
     async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:

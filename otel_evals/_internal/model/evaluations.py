@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
@@ -55,7 +55,7 @@ class StepRecord(Record, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage = NO_USAGE
     cost: float | None = None
-    """US dollars; None when no judge was called or its price is unknown."""
+    """US dollars of the answers; None when no judge was called or its price is unknown."""
     attempts: int = 1
     start_time: int = 0
     duration: float = 0.0
@@ -63,12 +63,18 @@ class StepRecord(Record, frozen=True, kw_only=True):
     evidence_cut: bool = False
     """True if the judge saw only a part of the evidence."""
     error: str | None = None
-    """Set on a reason step that failed: the score has no explanation."""
+    """Set on a step that failed: the reason, a panel's member, or an earlier attempt."""
 
 
 def total_cost(costs: Sequence[float | None]) -> float | None:
     """Return the sum of US dollars; None when one is unknown or there is none."""
     return sum(c for c in costs if c is not None) if costs and None not in costs else None
+
+
+def judges_cost(outcomes: Iterable[Any]) -> float | None:
+    """Return US dollars of all judge calls; None when a price is unknown or no judge was called."""
+    steps = (step for outcome in outcomes for step in getattr(outcome, "steps", ()))
+    return total_cost([step.cost for step in steps if step.model is not None])
 
 
 class Score(Record, frozen=True, kw_only=True):
@@ -86,7 +92,7 @@ class Score(Record, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all judge calls."""
+        """Tokens of all judge calls, those of failed attempts included."""
         return sum((s.usage for s in self.steps), Usage())
 
     @property
@@ -97,7 +103,7 @@ class Score(Record, frozen=True, kw_only=True):
     @property
     def cost(self) -> float | None:
         """US dollars of all judge calls; None when a price is unknown or no judge was called."""
-        return total_cost([s.cost for s in self.steps if s.model is not None])
+        return judges_cost([self])
 
 
 class NotScored(Record, frozen=True, kw_only=True):

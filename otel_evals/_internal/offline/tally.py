@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.model import Direction, Evaluation, Run, Score, is_missing
-from otel_evals._internal.model.evaluations import total_cost
+from otel_evals._internal.model.evaluations import judges_cost
 from otel_evals._internal.statistics.bounds import missing
 from otel_evals._internal.statistics.clusters import Clusters
 from otel_evals._internal.statistics.estimate import Estimate, estimate
@@ -87,11 +87,9 @@ def _tally(
     kin: Mapping[str, Kin],
 ) -> ScorerTally:
     ends: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    scores = [e.outcome for e in evaluations if isinstance(e.outcome, Score)]
     for evaluation in evaluations:
         ends[evaluation.status][evaluation.reason or "unknown"] += 1
-    values = [score.value for score in scores]
-    judged = [score.cost for score in scores if any(step.model for step in score.steps)]
+    values = [e.outcome.value for e in evaluations if isinstance(e.outcome, Score)]
     made, share, bounds = _estimated(evaluations, scale, kin)
     return ScorerTally(
         scorer_id=scorer_id,
@@ -108,7 +106,7 @@ def _tally(
         highest=max(values, default=None),
         not_scored=dict(ends["not_scored"]),
         failed=dict(ends["failed"] + ends["dropped"]),
-        cost=total_cost(judged),
+        cost=judges_cost(e.outcome for e in evaluations),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from opentelemetry.context import attach
 
-from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import Run, ScorerFailure
 from otel_evals._internal.redaction.redactor import current_redaction, use_redaction
 from otel_evals._internal.scorers.kit.facts import ScorerFacts
 from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, root_cause
@@ -50,15 +50,6 @@ class ProcessDiedError(Exception):
     """A process ended before it answered."""
 
     error_type = "process_died"
-
-
-class RemoteError(Exception):
-    """An exception that a scorer raised in its process."""
-
-    def __init__(self, error_type: str, message: str, steps: tuple[StepRecord, ...] = ()) -> None:
-        super().__init__(message)
-        self.error_type = error_type
-        self.steps = steps
 
 
 def is_child() -> bool:
@@ -97,12 +88,11 @@ class IsolatedScorer(Scorer):
         """Runs in processes now, and processes that have answered."""
         self._last = 0.0
 
-    async def score(self, run: Run) -> Score | NotScored:
-        """Score a run in a process.
+    async def score(self, run: Run) -> Any:
+        """Score a run in a process; an exception that the scorer raised there is returned as a failure.
 
         Raises:
             ProcessDiedError: the process died while it scored the run.
-            RemoteError: the scorer raised an exception, or timed out.
             StepFailure: the judge was unavailable; its cause is a JudgeUnavailableError.
         """
         if time.monotonic() - self._last > _IDLE_SECONDS:
@@ -118,7 +108,7 @@ class IsolatedScorer(Scorer):
             # anyio kills the process of a run that is cancelled: none is known to be left.
             self._started = 0
             if isinstance(error, TimeoutError):
-                raise RemoteError("timeout", f"no score within {self._timeout:g} s") from None
+                return ScorerFailure(error_type="timeout", message=f"no score within {self._timeout:g} s")
             if isinstance(error, BrokenWorkerProcess):
                 raise ProcessDiedError(_death_of(self.id, error)) from None
             raise
@@ -177,12 +167,10 @@ def _imported(module: str, name: str) -> Any:
     return attrgetter(name)(sys.modules[module])
 
 
-def _outcome(reply: Any) -> Score | NotScored:
+def _outcome(reply: Any) -> Any:
     if not isinstance(reply, Raised):
-        return reply  # type: ignore[no-any-return]  # the worker checks what scorers return
+        return reply  # the worker checks what scorers return
     failure = reply.failure
-    if reply.wait is None:
-        raise RemoteError(failure.error_type, failure.message, failure.steps)
     cause = JudgeUnavailableError(failure.message, retry_after=reply.wait or None)
     raise StepFailure(failure.message, steps=failure.steps) from cause
 
@@ -191,11 +179,11 @@ def _outcome(reply: Any) -> Score | NotScored:
 
 
 class Raised(NamedTuple):
-    """An exception, for a process that cannot import its class."""
+    """An unavailable judge, which is asked again."""
 
     failure: ScorerFailure
-    wait: float | None
-    """Seconds, for an unavailable judge, which is asked again."""
+    wait: float
+    """Seconds."""
 
 
 _scorers: dict[bytes, tuple[Scorer, Any, bool]] = {}
@@ -204,7 +192,7 @@ _runner: asyncio.Runner | None = None
 
 
 def _score(packed: bytes, run: Run) -> Any:
-    """Score a run; returns any exception as a `Raised`."""
+    """Score a run; returns an exception as a failure or a `Raised`."""
     global _runner
     try:
         if packed not in _scorers:
@@ -255,5 +243,6 @@ def _set_up() -> None:
             os.nice(_NICE)
 
 
-def _raised(error: BaseException) -> Raised:
-    return Raised(failure_of(error), asked_wait(root_cause(error)))
+def _raised(error: BaseException) -> Any:
+    failure, wait = failure_of(error), asked_wait(root_cause(error))
+    return failure if wait is None else Raised(failure, wait)

@@ -38,14 +38,13 @@ _LIMITS = {
 """Characters of texts in outcomes and their steps, by field."""
 
 
-def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
+def failure_of(error: BaseException) -> ScorerFailure:
     """Convert an exception to a failure; a step's failure is named after its cause."""
     cause = root_cause(error)
     named = getattr(error, "error_type", None)
     return ScorerFailure(
         error_type=plain_text(named, MAX_LABEL) if named and isinstance(named, str) else type_name(cause),
         message=plain_text(cause, _MAX_MESSAGE) or type_name(cause),
-        attempts=attempts,
         steps=steps_of_error(error),
     )
 

@@ -17,6 +17,8 @@ from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure, to_outc
 from otel_evals._internal.util.calls import must_propagate
 from otel_evals.errors import ConfigError
 
+Outcome = Score | NotScored | ScorerFailure
+
 
 class Panel(Scorer):
     """A scorer that combines scorers: all judge concurrently, and the median is the score."""
@@ -46,7 +48,12 @@ class Panel(Scorer):
 
     async def score(self, run: Run) -> Score | NotScored:
         """Ask all members; raise StepFailure if most fail or none can judge."""
-        answers = await self._answers(run)
+        answers: list[object] = [None] * len(self._members)
+        try:
+            await self._ask_all(run, answers)
+        except BaseException as error:
+            error.steps = _steps([to_outcome(a) for a in answers])  # type: ignore[attr-defined]  # their cost
+            raise
         outcomes = [to_outcome(answer) for answer in answers]
         steps = _steps(outcomes)
         scores = [o for o in outcomes if isinstance(o, Score)]
@@ -55,15 +62,14 @@ class Panel(Scorer):
         if refusals and len(refusals) >= len(scores):
             return replace(refusals[0], steps=steps)
         if len(failures) * 2 <= len(outcomes) and scores:
-            return replace(self._settle(scores), steps=steps)
+            return replace(self._settle(scores, outcomes), steps=steps)
         first, raised = failures[0], answers[outcomes.index(failures[0])]
         message = f"{len(failures)} of {len(outcomes)} members failed: {first.error_type}: {first.message}"
         cause = root_cause(raised) if isinstance(raised, BaseException) else TypeError(first.message)
         raise StepFailure(message, steps=steps) from cause
 
-    async def _answers(self, run: Run) -> list[object]:
-        """Return what each member returned or raised, in order."""
-        answers: list[object] = [None] * len(self._members)
+    async def _ask_all(self, run: Run, answers: list[object]) -> None:
+        """Note what each member returned or raised, in order."""
 
         async def ask(index: int, member: Scorer) -> None:
             with vote(index):
@@ -71,16 +77,15 @@ class Panel(Scorer):
                 try:
                     answers[index] = await member.score(run)
                 except BaseException as error:
+                    answers[index] = error
                     if must_propagate(error):
                         raise
-                    answers[index] = error
 
         async with anyio.create_task_group() as group:
             for index, member in enumerate(self._members):
                 group.start_soon(ask, index, member)
-        return answers
 
-    def _settle(self, scores: list[Score]) -> Score:
+    def _settle(self, scores: list[Score], outcomes: Sequence[Outcome]) -> Score:
         """Return the majority's label, the median of its values, and the share of members that agree."""
         labels = Counter(score.label for score in scores if score.label is not None)
         if len(labels) > 1:
@@ -92,7 +97,7 @@ class Panel(Scorer):
             agreeing = [score for score in scores if abs(score.value - value) <= self._tolerance]
         # Of equally near scores, one with an explanation: False comes before True.
         nearest = min(scores, key=lambda score: (abs(score.value - value), score.explanation is None))
-        said = ", ".join(f"{score.value:g}" for score in scores)
+        said = ", ".join(map(_vote, outcomes))
         return replace(
             nearest,
             value=value,
@@ -124,7 +129,14 @@ def votes(scorer: Scorer, count: int = 3, *, tolerance: float = 0.1) -> Panel:
     return Panel([scorer] * count, id=scorer.id, tolerance=tolerance)
 
 
-def _steps(outcomes: Sequence[Score | NotScored | ScorerFailure]) -> tuple[StepRecord, ...]:
+def _vote(outcome: Outcome) -> str:
+    """Return a member's vote in words: its value, or why it has none."""
+    if isinstance(outcome, Score):
+        return f"{outcome.value:g}"
+    return outcome.reason if isinstance(outcome, NotScored) else outcome.error_type
+
+
+def _steps(outcomes: Sequence[Outcome]) -> tuple[StepRecord, ...]:
     """Collect the members' steps, prefixed with the member's number."""
     return tuple(
         replace(step, name=f"{number}.{step.name}")

@@ -173,9 +173,7 @@ class PromptStep(Generic[_R]):
             said = as_text(said.model_dump(mode="json") if isinstance(said, BaseModel) else said)
             if again:
                 request = retry_request(request, said, complaint)
-        unfit = JudgeReplyError(f"{complaint}; the judge answered: {said[:300]}")
-        unfit.attempts, unfit.cost = 0, 0.0  # the record has both answers
-        raise unfit
+        raise JudgeReplyError(f"{complaint}; the judge answered: {said[:300]}")
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()

@@ -76,11 +76,6 @@ class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
         self.steps = steps
         """The steps up to the failed one."""
 
-    @property
-    def error_type(self) -> str:
-        """Name of the exception that made the step fail."""
-        return type(self.__cause__ or self).__name__
-
 
 @dataclass(frozen=True)
 class FunctionScorer(Scorer):
@@ -245,10 +240,10 @@ Result = Score | NotScored | ScorerFailure | BaseException
 """Of an attempt: exceptions are values."""
 
 
-async def attempted(scorer: Scorer, run: Run, attempts: int) -> Result:
-    """Return the result of an attempt, given its number; SystemExit would end the loop."""
+async def attempted(scorer: Scorer, run: Run) -> Result:
+    """Return the result of an attempt; SystemExit would end the loop."""
     try:
-        return to_outcome(await scorer.score(run), attempts=attempts)
+        return to_outcome(await scorer.score(run))
     except asyncio.CancelledError as error:
         # After a timeout, the steps so far are kept; otherwise the scorer cancelled itself.
         return ended_early(steps_of_error(error))
@@ -256,10 +251,10 @@ async def attempted(scorer: Scorer, run: Run, attempts: int) -> Result:
         return error
 
 
-def attempted_at_once(scorer: Scorer, run: Run, attempts: int) -> Result:
+def attempted_at_once(scorer: Scorer, run: Run) -> Result:
     """Return the result of a scorer that never waits."""
     try:
-        return to_outcome(scorer.score_at_once(run), attempts=attempts)
+        return to_outcome(scorer.score_at_once(run))
     except BaseException as error:
         return error
 
@@ -271,13 +266,13 @@ def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
     return failure
 
 
-def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
+def to_outcome(value: object) -> Score | NotScored | ScorerFailure:
     """Convert an answer or an exception to an outcome."""
     if type(value) is Score and _is_plain(value):  # most are: the rest costs ten times as much
         return value
     try:
         if isinstance(value, BaseException):
-            return failure_of(value, attempts=attempts)
+            return failure_of(value)
         kind = next((kind for kind in KINDS if isinstance(value, kind)), None)
         problem = f"a {type_name(value)}"
         if kind is not None:
@@ -290,7 +285,7 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
     except Exception as error:
         problem = f"a {type_name(value)} that cannot be used ({plain_text(error, 300)})"
     said = f"the scorer returned {problem}, not a Score with a finite value or a NotScored with a reason"
-    return ScorerFailure(error_type=TypeError.__name__, message=said, attempts=attempts)
+    return ScorerFailure(error_type=TypeError.__name__, message=said)
 
 
 def _is_plain(score: Score) -> bool:

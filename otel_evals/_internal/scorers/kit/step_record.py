@@ -20,7 +20,6 @@ from otel_evals._internal.model import ContextSeen, NotScored, Run, Score, StepR
 from otel_evals._internal.trust.marks import need_span
 from otel_evals._internal.util.calls import of_this_loop
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
-from otel_evals.errors import JudgeError
 
 _MODEL = re.compile(r"[\w.:/@+-]{1,200}")
 _MAX_PROMPT = 40_000
@@ -55,9 +54,9 @@ class StepRecordBuilder:
         """Take over the question of another scorer, which paid for it."""
         self.prompt, self._model, self.evidence_cut = other.prompt, other._model, other.evidence_cut
 
-    def failed(self, error: BaseException) -> StepRecord:
-        if isinstance(error, JudgeError):
-            self._spent.add(error.usage or Usage(), error.cost, error.attempts)
+    def failed(self, error: Any) -> StepRecord:
+        if isinstance(getattr(error, "usage", None), Usage):  # noted by the judge
+            self._spent.add(error.usage, error.cost, error.attempts)
         return self.record(error=describe_error(error))
 
     def record(self, value: Any = None, error: str | None = None) -> StepRecord:

@@ -129,7 +129,7 @@ def is_plain(value: Any) -> bool:
 @settings(max_examples=500, deadline=None)
 @given(recipes)
 def test_every_object_becomes_an_outcome_of_plain_bounded_values(recipe: dict[str, Any]) -> None:
-    outcome = to_outcome(made(recipe), attempts=2)
+    outcome = to_outcome(made(recipe))
     assert type(outcome) in (Score, NotScored, ScorerFailure)
     assert is_plain(flat(outcome))
     assert len(json.dumps(flat(outcome), allow_nan=False)) < 3_000_000
@@ -196,8 +196,8 @@ def test_a_failure_of_a_step_is_named_after_its_cause() -> None:
     error = StepFailure("analyze: busy", steps=(StepRecord(name="analyze"),))
     error.__cause__ = cause
     assert root_cause(error) is cause
-    assert failure_of(error, attempts=2) == ScorerFailure(
-        error_type="JudgeUnavailableError", message="busy", attempts=2, steps=(StepRecord(name="analyze"),)
+    assert failure_of(error) == ScorerFailure(
+        error_type="JudgeUnavailableError", message="busy", steps=(StepRecord(name="analyze"),)
     )
 
 

@@ -54,6 +54,7 @@ def test_a_failing_member_is_left_out_unless_most_fail() -> None:
     busy = JudgeUnavailableError("busy")
     score = judged(0.5, 0.5, busy)
     assert isinstance(score, Score)
+    assert score.explanation == "votes 0.5, 0.5, JudgeUnavailableError."
     with pytest.raises(StepFailure, match="2 of 3 members failed") as caught:
         judged(0.5, busy, busy)
     assert caught.value.__cause__ is busy
