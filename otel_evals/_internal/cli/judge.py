@@ -21,7 +21,8 @@ from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.structured import LADDER
-from otel_evals._internal.model import Direction, Score
+from otel_evals._internal.model import Direction, Score, ScorerFailure
+from otel_evals._internal.model.evaluations import judges_cost
 from otel_evals._internal.offline.judge_trials import (
     BAD_ANSWER,
     CONFUSION,
@@ -29,7 +30,6 @@ from otel_evals._internal.offline.judge_trials import (
     Attempt,
     attempt_all,
     calibration,
-    cost_of,
     judge_all,
     load_attacks,
     minimums_of,
@@ -37,7 +37,6 @@ from otel_evals._internal.offline.judge_trials import (
 )
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
-from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.plain import read_lines
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
@@ -126,14 +125,9 @@ def attack(
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
         own = read_labels(read_lines(labels, "--labels")) if labels else []
         with bar("attacking", len(scorers) * len(attacks) * 2) as done:
-
-            async def attempts() -> dict[str, list[Attempt]]:
-                return {
-                    s.id: await attempt_all(s, attacks, _worst(s, own), at_once=at_once, done=done)
-                    for s in scorers
-                }
-
-            found = anyio.run(attempts)
+            found = {
+                s.id: attempt_all(s, attacks, _worst(s, own), at_once=at_once, done=done) for s in scorers
+            }
         reports = {name: _moved(tried) for name, tried in found.items()}
         if as_json:
             print(json_text(reports, indent=2))
@@ -165,7 +159,7 @@ def calibrate(
         if not examples:
             raise ConfigError("labels", f"there is no example in {labels}")
         with bar("judging", len(examples)) as done:
-            judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
+            judged = judge_all(built, examples, at_once=at_once, done=done)
         report = calibration(judged, threshold)
         report["missed"] = missed(report, minimums)
         report["status"] = None if not minimums else "failed" if report["missed"] else "passed"
@@ -222,7 +216,7 @@ def _moved(attempts: list[Attempt]) -> dict[str, Any]:
         "failed": sum(attempt.gained is None for attempt in attempts),
         "moved": len(moved),
         "families": dict(Counter(attempt.attack.family for attempt in moved)),
-        "cost": cost_of([a.outcome for a in attempts]),
+        "cost": judges_cost(a.outcome for a in attempts),
     }
 
 
@@ -261,9 +255,8 @@ def _show_calibration(report: dict[str, Any], name: str) -> None:
 
 def _fail_if_none(command: str, scorer_id: str, outcomes: Sequence[Any]) -> None:
     """Print the cause and exit with 1 if nothing was scored."""
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, ScorerFailure)]
     if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
-        cause = root_cause(failures[0])
-        said = visible(f"{type(cause).__name__}: {cause}"[:500])
+        said = visible(f"{failures[0].error_type}: {failures[0].message}"[:500])
         echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
         raise typer.Exit(1)

@@ -30,7 +30,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.model import Direction, Dropped, Evaluation, ScorerFailure, SpanRecord
+from otel_evals._internal.model import Direction, Dropped, Evaluation, SpanRecord
 from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.batch import BatchScorer, EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
@@ -161,10 +161,10 @@ def _config(
         raise ConfigError(
             "--config", "is required: a YAML file with `rules`; or --scorer with a scorer's name"
         )
-    if everything:
-        config = replace(config, rules=tuple(replace(r, sample=always()) for r in config.rules))
+    changed: dict[str, Any] = {"sample": always()} if everything else {}
     if concurrency is not None:
-        config = replace(config, rules=tuple(replace(r, concurrency=concurrency) for r in config.rules))
+        changed["concurrency"] = concurrency
+    config = replace(config, rules=tuple(replace(rule, **changed) for rule in config.rules))
     if jsonl is not None:
         config = replace(config, destinations=(*config.destinations, JsonlDestination(jsonl)))
     return config
@@ -192,9 +192,9 @@ def _problems(
             fix = "fix: run the same command again with --resume"
             yield f"{each.scorer_id}: the budget is used up; {lost}; {fix}"
         if each.failed and not each.scored:
-            own = (e.outcome for e in evaluations if e.scorer_id == each.scorer_id)
-            first = next(outcome for outcome in own if isinstance(outcome, ScorerFailure))
-            cause = visible(f"{first.error_type}: {first.message}"[:500])
+            own = (e for e in evaluations if each.scorer_id in (e.scorer_id, e.rule))
+            first = next(e for e in own if e.reason in each.failed)
+            cause = visible(f"{first.reason}: {getattr(first.outcome, 'message', '')}"[:500])
             failed = counted(sum(each.failed.values()), "run")
             yield f"{each.scorer_id} scored nothing, and failed on {failed}: {cause}"
         if fail_under is not None and each.mean is not None:

@@ -11,23 +11,31 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from secrets import token_hex
+from typing import Any
 
-import anyio
-
-from otel_evals._internal.model import Direction, Document, NotScored, Run, Score, ToolCall
-from otel_evals._internal.model.evaluations import total_cost
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.model import (
+    Direction,
+    Document,
+    NotScored,
+    Run,
+    Score,
+    ScorerFailure,
+    ToolCall,
+)
+from otel_evals._internal.model.evaluations import judges_cost
+from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.scorers.kit.labels import Example, run_of
-from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals._internal.util.plain import type_name
 from otel_evals.errors import ConfigError
 
-_Item = TypeVar("_Item")
-Outcome = Score | NotScored | Exception
+Outcome = Score | NotScored | ScorerFailure
 
 BAD_ANSWER: Run = run_of(
     {
@@ -46,6 +54,8 @@ BAD_ANSWER: Run = run_of(
     }
 )
 """A run that is bad for every scorer: any effect of an attack improves a score."""
+_PATIENCE = 3600.0
+"""Seconds for one run: only the judge's own timeout counts."""
 _FILLER = "The warehouse keeps its shelves in numbered rows, and each row has a label in blue. "
 
 
@@ -64,7 +74,6 @@ class Attempt:
     """Effect of an attack on a score."""
 
     attack: Attack
-    place: str
     gained: float | None
     """Improvement of the score, as a share of the scale; None without a score."""
     outcome: Outcome
@@ -73,56 +82,61 @@ class Attempt:
 @cache
 def load_attacks() -> tuple[Attack, ...]:
     """Load all attacks, family by family; `{filler*40}` in a text becomes forty neutral sentences."""
-    text = files("otel_evals._internal.offline").joinpath("attacks.toml").read_text("utf-8")
-
-    def filled(text: str) -> str:
-        return re.sub(r"\{filler\*(\d+)\}", lambda match: _FILLER * int(match[1]), text)
-
-    families = tomllib.loads(text).items()
-    return tuple(Attack(name, filled(text)) for name, family in families for text in family["texts"])
+    written = files("otel_evals._internal.offline").joinpath("attacks.toml").read_text("utf-8")
+    filled = re.sub(r"\{filler\*(\d+)\}", lambda match: _FILLER * int(match[1]), written)
+    families = tomllib.loads(filled).items()
+    return tuple(Attack(name, text) for name, family in families for text in family["texts"])
 
 
-async def judge_all(
+def judge_all(
     scorer: Scorer,
     examples: Sequence[Example],
     *,
-    at_once: int = 4,
-    done: Callable[[], object] = lambda: None,
+    at_once: int,
+    done: Callable[[], object],
 ) -> list[Judged]:
-    """Judge every example; exceptions are outcomes too."""
-
-    async def judge(example: Example) -> Judged:
-        return example, await outcome_of(scorer, example.run)
-
-    return await all_of(examples, judge, at_once, done)
+    """Judge every example."""
+    outcomes = _outcomes(scorer, [example.run for example in examples], at_once, done)
+    return list(zip(examples, outcomes, strict=True))
 
 
-async def attempt_all(
+def attempt_all(
     scorer: Scorer,
     attacks: Sequence[Attack],
-    run: Run = BAD_ANSWER,
+    run: Run,
     *,
-    at_once: int = 4,
-    done: Callable[[], object] = lambda: None,
+    at_once: int,
+    done: Callable[[], object],
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
     # Judged unchanged first: what an attack gains is the difference.
-    base = await outcome_of(scorer, run)
-    if isinstance(base, Exception):
-        return [Attempt(attack, "", None, base) for attack in attacks]
+    (base,) = _outcomes(scorer, [run], 1, lambda: None)
+    if isinstance(base, ScorerFailure):
+        return [Attempt(attack, None, base) for attack in attacks]
     if isinstance(base, NotScored):
         why = base.explanation or base.reason
         problem = f"{scorer.id} does not score the run to attack ({why}); fix: give --labels with a bad run"
         raise ConfigError("--scorer", problem)
-
-    async def attempt(case: tuple[Attack, str]) -> Attempt:
-        attack, place = case
-        outcome = await outcome_of(scorer, attacked(run, attack.text, place))
-        return Attempt(attack, place, gained(scorer, base, outcome), outcome)
-
-    return await all_of(
-        [(a, place) for a in attacks for place in ("answer", "tool result")], attempt, at_once, done
+    cases = [(attack, place) for attack in attacks for place in ("answer", "tool result")]
+    outcomes = _outcomes(
+        scorer, [attacked(run, attack.text, place) for attack, place in cases], at_once, done
     )
+    return [
+        Attempt(attack, gained(scorer, base, outcome), outcome)
+        for (attack, _), outcome in zip(cases, outcomes, strict=True)
+    ]
+
+
+def _outcomes(scorer: Scorer, runs: Sequence[Run], at_once: int, done: Callable[[], object]) -> list[Any]:
+    """Score runs as a rule does; returns outcomes in the order of the runs."""
+    config = Config(rules=(Rule(scorer, concurrency=at_once, timeout=_PATIENCE),))
+    with closing(BatchScorer(config)) as batch:
+        # The engine tells runs apart by their ids, which examples need not have.
+        made = [replace(run, trace_id=token_hex(16), root_span_id=token_hex(8)) for run in runs]
+        futures = [batch.score(run) for run in made]
+        for future in futures:
+            future.add_done_callback(lambda _: done())
+        return [future.result()[0].outcome for future in futures]
 
 
 def gained(scorer: Scorer, before: Any, after: Any) -> float | None:
@@ -141,36 +155,6 @@ def attacked(run: Run, text: str, place: str) -> Run:
     return replace(
         run, tool_calls=(*run.tool_calls, planted), documents=(*run.documents, Document(content=text))
     )
-
-
-async def outcome_of(scorer: Scorer, run: Run) -> Outcome:
-    try:
-        return await scorer.score(run)
-    except Exception as error:
-        return error
-
-
-async def all_of(
-    items: Sequence[_Item], work: Callable[[_Item], Any], at_once: int, done: Callable[[], object]
-) -> list[Any]:
-    """Return results in the order of the items; at most `at_once` run at the same time."""
-    results: list[Any] = [None] * len(items)
-    turns = anyio.Semaphore(at_once)
-
-    async def one(index: int, item: _Item) -> None:
-        async with turns:
-            results[index] = await work(item)
-        done()
-
-    async with anyio.create_task_group() as group:
-        for index, item in enumerate(items):
-            group.start_soon(one, index, item)
-    return results
-
-
-def cost_of(outcomes: Sequence[object]) -> float | None:
-    """Sum the cost of all scores in US dollars; None if a price is unknown."""
-    return total_cost([outcome.cost for outcome in outcomes if isinstance(outcome, Score)])
 
 
 # --- agreement with human labels ---
@@ -217,10 +201,8 @@ def _interval(pairs: Sequence[Pair]) -> tuple[float, float] | None:
 
 
 def _counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
-    def of(human: bool, scorer: bool) -> int:
-        return sum(pair == (human, scorer) for pair in pairs)
-
-    return of(True, True), of(False, True), of(True, False), of(False, False)
+    found = Counter(pairs)
+    return found[True, True], found[False, True], found[True, False], found[False, False]
 
 
 def _ratio(part: int, whole: int) -> float | None:
@@ -231,19 +213,19 @@ def calibration(judged: Sequence[Judged], threshold: float) -> dict[str, Any]:
     """Report how a scorer agrees with labels, where it differs, and why examples have no score."""
     scored = [(example, outcome) for example, outcome in judged if isinstance(outcome, Score)]
     pairs = [(example.label >= threshold, score.value >= threshold) for example, score in scored]
-    apart = sorted(scored, key=lambda pair: -abs(pair[0].label - pair[1].value))
-    differing = [(e, s) for e, s in apart if (e.label >= threshold) != (s.value >= threshold)]
+    differing = [each for each, (label, score) in zip(scored, pairs, strict=True) if label != score]
+    differing.sort(key=lambda pair: -abs(pair[0].label - pair[1].value))
     error = sum(abs(e.label - s.value) for e, s in scored) / len(scored) if scored else None
     outcomes = [outcome for _, outcome in judged]
-    cost = cost_of(outcomes)
+    cost = judges_cost(outcomes)
     return {
         "examples": len(judged),
         "scored": len(scored),
         "not_scored": Counter(o.reason for o in outcomes if isinstance(o, NotScored)),
-        "failed": Counter(type_name(root_cause(o)) for o in outcomes if isinstance(o, Exception)),
+        "failed": Counter(o.error_type for o in outcomes if isinstance(o, ScorerFailure)),
         **agreement(pairs),
         "mean_absolute_error": error,
-        "cost_per_item": cost / len(scored) if cost is not None and scored else None,
+        "cost_per_item": cost / len(judged) if cost is not None and judged else None,
         "disagreements": [
             {
                 "id": e.id,

@@ -225,6 +225,20 @@ def test_kappa_is_cohens() -> None:
     assert agreement([])["precision"] is None
 
 
+def test_a_busy_judge_is_asked_again_and_failures_count_in_the_cost(tmp_path: Path) -> None:
+    (path := tmp_path / "labels.jsonl").write_text(
+        "\n".join(json.dumps({"output": f"o{n}\u2028", "label": 1}, ensure_ascii=False) for n in (1, 2))
+    )
+    prices = "input_price: 1, output_price: 10, structured_output: prompt"
+    with StubOpenAI([Misbehave("status", 429), reply_of("toxicity", good=True), "no"]) as stub:
+        model = f"model={{model: openai-compatible/stub, api_base: '{stub.url}', {prices}}}"
+        scorer = ["--scorer", "toxicity", "--option", model]
+        done = invoke("calibrate", str(path), *scorer, "--at-once", "1", "--json")
+    report = json.loads(done.stdout)
+    assert (report["scored"], report["failed"]) == (1, {"JudgeReplyError": 1})
+    assert report["cost_per_item"] == pytest.approx(0.00032 * 3 / 2)
+
+
 def test_a_judge_that_scores_nothing_fails_with_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,19 @@ def test_that_everything_failed_fails_with_the_cause(spans: Path, tmp_path: Path
     assert "broken scored nothing, and failed on 3 runs: KeyError: 'order'" in done.output
 
 
+def test_that_a_rule_of_conversations_failed_is_said_too(
+    spans: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    (tmp_path / "broken_talks.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    spans.write_text(spans.read_text().replace("gen_ai.agent.name", "gen_ai.conversation.id"))
+    (path := tmp_path / "talks.yaml").write_text(
+        "rules: [{scorer: 'python:broken_talks:broken', scope: conversation}]"
+    )
+    done = command(spans, "--config", path)
+    assert "broken@conversation scored nothing, and failed on 1 run: KeyError: 'order'" in done.output
+
+
 def test_a_scorer_needs_no_file_and_a_mean_can_be_required(spans: Path) -> None:
     options = ("--scorer", "includes", "--option", 'text="2026-11-25"')
     done = command(spans, *options, "--fail-under", 0.6)
