@@ -30,10 +30,10 @@ from otel_evals._internal.offline.judge_trials import (
     Attempt,
     attempt_all,
     calibration,
-    judge_all,
     load_attacks,
     minimums_of,
     missed,
+    outcomes_of,
 )
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
@@ -125,9 +125,7 @@ def attack(
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
         own = read_labels(read_lines(labels, "--labels")) if labels else []
         with bar("attacking", len(scorers) * len(attacks) * 2) as done:
-            found = {
-                s.id: attempt_all(s, attacks, _worst(s, own), at_once=at_once, done=done) for s in scorers
-            }
+            found = {s.id: attempt_all(s, attacks, _worst(s, own), at_once, done) for s in scorers}
         reports = {name: _moved(tried) for name, tried in found.items()}
         if as_json:
             print(json_text(reports, indent=2))
@@ -159,15 +157,15 @@ def calibrate(
         if not examples:
             raise ConfigError("labels", f"there is no example in {labels}")
         with bar("judging", len(examples)) as done:
-            judged = judge_all(built, examples, at_once=at_once, done=done)
-        report = calibration(judged, threshold)
+            outcomes = outcomes_of(built, [example.run for example in examples], at_once, done)
+        report = calibration(list(zip(examples, outcomes, strict=True)), threshold)
         report["missed"] = missed(report, minimums)
         report["status"] = None if not minimums else "failed" if report["missed"] else "passed"
         if as_json:
             print(json_text(report, indent=2))
         else:
             _show_calibration(report, built.id)
-    _fail_if_none("calibrate", built.id, [outcome for _, outcome in judged])
+    _fail_if_none("calibrate", built.id, outcomes)
     if report["missed"]:
         raise typer.Exit(1)
 

@@ -88,29 +88,16 @@ def load_attacks() -> tuple[Attack, ...]:
     return tuple(Attack(name, text) for name, family in families for text in family["texts"])
 
 
-def judge_all(
-    scorer: Scorer,
-    examples: Sequence[Example],
-    *,
-    at_once: int,
-    done: Callable[[], object],
-) -> list[Judged]:
-    """Judge every example."""
-    outcomes = _outcomes(scorer, [example.run for example in examples], at_once, done)
-    return list(zip(examples, outcomes, strict=True))
-
-
 def attempt_all(
     scorer: Scorer,
     attacks: Sequence[Attack],
     run: Run,
-    *,
     at_once: int,
     done: Callable[[], object],
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
     # Judged unchanged first: what an attack gains is the difference.
-    (base,) = _outcomes(scorer, [run], 1, lambda: None)
+    (base,) = outcomes_of(scorer, [run], 1, lambda: None)
     if isinstance(base, ScorerFailure):
         return [Attempt(attack, None, base) for attack in attacks]
     if isinstance(base, NotScored):
@@ -118,7 +105,7 @@ def attempt_all(
         problem = f"{scorer.id} does not score the run to attack ({why}); fix: give --labels with a bad run"
         raise ConfigError("--scorer", problem)
     cases = [(attack, place) for attack in attacks for place in ("answer", "tool result")]
-    outcomes = _outcomes(
+    outcomes = outcomes_of(
         scorer, [attacked(run, attack.text, place) for attack, place in cases], at_once, done
     )
     return [
@@ -127,13 +114,14 @@ def attempt_all(
     ]
 
 
-def _outcomes(scorer: Scorer, runs: Sequence[Run], at_once: int, done: Callable[[], object]) -> list[Any]:
+def outcomes_of(scorer: Scorer, runs: Sequence[Run], at_once: int, done: Callable[[], object]) -> list[Any]:
     """Score runs as a rule does; returns outcomes in the order of the runs."""
     config = Config(rules=(Rule(scorer, concurrency=at_once, timeout=_PATIENCE),))
     with closing(BatchScorer(config)) as batch:
         # The engine tells runs apart by their ids, which examples need not have.
-        made = [replace(run, trace_id=token_hex(16), root_span_id=token_hex(8)) for run in runs]
-        futures = [batch.score(run) for run in made]
+        futures = [
+            batch.score(replace(run, trace_id=token_hex(16), root_span_id=token_hex(8))) for run in runs
+        ]
         for future in futures:
             future.add_done_callback(lambda _: done())
         return [future.result()[0].outcome for future in futures]
