@@ -25,12 +25,13 @@ _MAX_COMPARED = 50
 def grounded_in_tools() -> FunctionScorer:
     """The share of an answer's checkable facts that the agent's evidence supports.
 
-    Facts are the numbers, dates, times, identifiers (order numbers, e-mail addresses, links, phone numbers)
-    and names of several words that the answer states. Evidence is the results of tools, the arguments of
-    successful calls, retrieved documents, the system instructions, and the earlier messages of both sides.
+    Facts are the numbers, dates, times, identifiers (order numbers, addresses, links, phone numbers,
+    versions) and names of several words that the answer states. Evidence is the results of tools, the
+    arguments of successful calls, retrieved documents, the system instructions, and the earlier messages of
+    both sides.
 
     A number is also supported if it follows from the evidence in a way a reader can check: rounded (22 for
-    21.7), 5% off after a word such as about, in another unit (50% for 0.5, 2 hours for 120 minutes, $49.90
+    21.7), 5% off after a word such as about, in another unit (50% for 0.5, 2 h 30 min for 150 minutes, $49.90
     for 4990 cents, °F for °C), in words (two dozen for 24), the length of a list or the number of its
     entries with an equal value, or of all entries that the words around it describe (3 available blue
     shirts), the total of a field over a list, a product of two fields, a stated percentage of a number or
@@ -49,9 +50,9 @@ def grounded_in_tools() -> FunctionScorer:
     list numbering, examples in brackets and the number one are not checked. If a result is running text, in
     which a reader can count things that no number states, a count in words up to twelve is not checked
     unless the texts state another count of the same things. Names need capital letters, and several words
-    in German; digits of all scripts count, words for numbers in English only. A fact that appears in the
-    evidence in another role (the price of another item) passes: this scorer finds inventions, not
-    confusions.
+    in German; digits of all scripts count, words for numbers (except thousands and millions) in English
+    only. A fact that appears in the evidence in another role (the price of another item) passes: this scorer
+    finds inventions, not confusions.
 
     Range: 0..1, higher is better. Label: `grounded` if every fact is found, else `ungrounded`.
     Formula: facts found / facts stated, each counted once and a contradicted one twice.

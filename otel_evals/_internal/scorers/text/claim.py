@@ -37,6 +37,8 @@ class Claim:
     """Possible values of a number, with magnitude words such as `million` applied."""
     unit: str = ""
     """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
+    parts: tuple[Decimal, ...] = ()
+    """The numbers of a duration in several units."""
     things: tuple[str, ...] = ()
     """The words after a number, lower-cased: the things it counts, with their adjectives."""
     in_words: bool = False

@@ -18,12 +18,20 @@ from otel_evals._internal.scorers.text.numbers import numbers_in, with_context
 # Replaces earlier claims: for patterns it is neither a letter nor a digit nor white space.
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
-_SEPARATORS = str.maketrans(
-    "\u066b\u066c\u2010\u2011\u2013\u2212\u2018\u2019\u02bc\u00b4\u2032\uff07",
-    ".,----" + 6 * "'",
-    "\u200b\u00ad\ufeff",
-)
-
+_SEPARATORS: dict[int, int | str | None] = {
+    **str.maketrans(
+        "\u066b\u066c\u2010\u2011\u2013\u2212\u2018\u2019\u02bc\u00b4\u2032\uff07",
+        ".,----" + 6 * "'",
+        "\u200b\u00ad\ufeff",
+    ),
+    # NFKC makes 21/2 of 2½.
+    0xBC: ".25",
+    0xBD: ".5",
+    0xBE: ".75",
+    0x2153: ".333",
+    0x2154: ".667",
+    0x215B: ".125",
+}
 
 # Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.
 _SUFFIX = (
@@ -31,15 +39,21 @@ _SUFFIX = (
     r"[kmg]hz|ms|sec|mins?|h|hrs?|d|p|px|usd|eur|gbp|°[cf])"
 )
 _NOT_IDENTIFIER = re.compile(
-    rf"\d[\d.,'/:-]*{_SUFFIX}?|(?:\d[\d.,]*-)+[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:st|nd|rd|th)-[^\W\d_]+|"
+    # 1.2.3 is a version, and 1.234.567 a number.
+    rf"(?!(?!\d+(?:\.\d{{3}})+$)\d+(?:\.\d+){{2,}}$)\d[\d.,'/:-]*{_SUFFIX}?|"
+    r"(?:\d[\d.,]*-)+[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:st|nd|rd|th)-[^\W\d_]+|"
     r"(?:mid|pre|post|sub|non|under|over|top|up)-\d+s?|"
-    r"covid-19|b2[bc]|[234]fa|h2o|mp[34]|[1-8]k|q[1-4]|[1-6]g",
+    r"p?t?(?:\d+[dhms])+|covid-19|b2[bc]|[234]fa|h2o|mp[34]|[1-8]k|q[1-4]|[1-6]g",
     re.IGNORECASE,
 )
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>()\[\]\"'`|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_PHONE = re.compile(r"\+\d[\d ().-]{7,18}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b")
+_PHONE = re.compile(
+    r"\+\d[\d ().-]{7,18}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b|"
+    # Card numbers, French telephone numbers, IBANs
+    r"\b\d{4}(?: \d{4}){3}\b|\b0\d(?: \d\d){4}\b|\b[A-Z]{2}\d\d(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?\b"
+)
 # A full stop before a capital ends a sentence: in 2015.Defeat.
 _TOKEN = re.compile(r"#?[^\W_]+(?:(?:[-_/:#]|\.(?![A-Z][a-z]))[^\W_]+)*", re.ASCII)
 _CODE = re.compile(
@@ -50,7 +64,10 @@ _DIGIT = re.compile(r"\d")
 _EXAMPLE = re.compile(r"\((?:e\.g\.|for example|for instance|such as|like)[^()]*\)", re.IGNORECASE)
 _SCALE = re.compile(r"(?<![/-]\d)(?<![/-]\d\d)(?<=\d)(?:/| / | out of )(?:5|10|100)\b(?![./,-]?\d| ?%)")
 _MARKUP = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+)|[*`]+|~~|(?<!\w)_+|_+(?!\w)|\|")
-_NUMBERING = re.compile(r"(?m)^([ \t]*(?:[-*+][ \t]+)?[*_]{0,2})(\d{1,3}|[a-z])([.)])(?=[ \t*])")
+_NUMBERING = re.compile(
+    r"(?m)^([ \t]*(?:[-*+][ \t]+|#{1,6}[ \t]+)?[*_]{0,2})"
+    r"((?:\d{1,2}\.)*(?:\d{1,3}|[a-z])[.)]|(?:\d{1,2}\.){2,}\d{1,2}|(?<=# )(?:\d{1,2}\.)+\d{1,2})(?=[ \t*])"
+)
 _ITEM = re.compile(r"(?m)^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
 
 
@@ -72,7 +89,7 @@ def plain(text: str) -> str:
     # Blanks of equal length keep the positions of all claims valid.
     for aside in (_EXAMPLE, _SCALE):
         text = aside.sub(lambda m: " " * len(m[0]), text)
-    text = _NUMBERING.sub(lambda m: m[1] + " " * (len(m[2]) + 1), text)
+    text = _NUMBERING.sub(lambda m: m[1] + " " * len(m[2]), text)
     return _MARKUP.sub(lambda m: " " * len(m[0]), text)
 
 
@@ -105,11 +122,12 @@ def _each_piece(
 
 def identifier_pattern(identifier: str) -> re.Pattern[str]:
     """Return a pattern for an identifier in folded, case-folded text with any separators: A-1001, a1001."""
-    chunks = re.findall(r"[^\W\d_]+|\d+", identifier.casefold())
+    # A version may have a v or not.
+    chunks = re.findall(r"(?!\Av\d+\.)[^\W\d_]+|\d+", identifier.casefold())
     # A phone number may lack the code of its country. The separators of a link are up to three: `://`.
-    country = "" if re.search(r"[^\W\d_]", identifier) else r"(?:\+\d{1,3}[\W_]{0,3})?"
+    before = r"(?:\+\d{1,3}[\W_]{0,3}|v)?" if "".join(chunks).isdigit() else ""
     parts = r"[\W_]{0,3}".join(map(re.escape, chunks))
-    return re.compile(rf"(?<![^\W_]){country}{parts}(?![^\W_])")
+    return re.compile(rf"(?<![^\W_]){before}{parts}(?![^\W_])")
 
 
 def _links(text: str) -> Iterator[Claim]:

@@ -27,6 +27,8 @@ _DATE = re.compile(
     r"""(?<![A-Za-z_\d.])(?=\d)(?:
       (?P<iso>\d{4})[-/.](?P<iso_m>\d{1,2})[-/.](?P<iso_d>\d{1,2})(?![\d-])
     | (?P<a>\d{1,2})(?P<sep>[./-])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4}|\d{2})(?![\w-])
+    | (?:(?<=\b[Aa][mb]\s)|(?<=\b(?:[Vv]om|[Bb]is|[Zz]um|[Dd]e[nm])\s))  # am 25.11.
+      (?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?!\d)
     | (?:(?P<cjk_y>\d{4})\s?[年년]\s?)?(?P<cjk_m>\d{1,2})\s?[月월]\s?(?P<cjk_d>\d{1,2})\s?[日일号]
     )""",
     re.VERBOSE,
@@ -79,6 +81,8 @@ def times_in(text: str) -> Iterator[Claim]:
 def _numeric(match: re.Match[str]) -> Iterator[Day]:
     if match["iso"]:
         yield int(match["iso"]), int(match["iso_m"]), int(match["iso_d"])
+    elif match["day"]:
+        yield None, int(match["month"]), int(match["day"])
     elif match["cjk_m"]:
         yield int(match["cjk_y"]) if match["cjk_y"] else None, int(match["cjk_m"]), int(match["cjk_d"])
     else:

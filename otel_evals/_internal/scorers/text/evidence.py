@@ -23,6 +23,7 @@ _MAX_ROWS = 500
 _MAX_AMOUNTS, _MAX_WHOLE_AMOUNTS = 60, 8
 _MAX_IDENTIFIER = 100
 _SEARCHED_AT_ONCE = 4_096
+_INSIDE = re.compile(r"(?<![\d.])\d+\.\d+(?=\.\d)|\d{3,18}")
 _PROSE_WORDS = 20
 _PROSE_LOOK = 2_000
 _MAX_SECONDS = 4_102_444_800  # 2100-01-01
@@ -61,16 +62,15 @@ class Evidence:
     @cached_property
     def distinct(self) -> frozenset[Decimal]:
         """The numbers as a set; it always contains one."""
-        # An answer may state the digits of an identifier: order 1001 for A-1001.
-        inside = (Decimal(digits) for claim in self.taken for digits in re.findall(r"\d{3,18}", claim.text))
+        # An answer may state the digits of an identifier: order 1001 for A-1001, Python 3.11 for 3.11.7.
+        inside = (Decimal(digits) for claim in self.taken for digits in _INSIDE.findall(claim.text))
         half = [Decimal("0.5")] if "half" in self.vocabulary.words else []
         return frozenset((Decimal(1), *half, *self.figures, *self.stated.readings(), *inside))
 
     @cached_property
     def figures(self) -> frozenset[Decimal]:
         """All numbers that are values of their own, not part of a string."""
-        values = map(decimal_of, self._leaf_numbers)
-        return frozenset(value for value in values if value is not None)
+        return frozenset(value for value in map(decimal_of, self._leaf_numbers) if value is not None)
 
     @cached_property
     def _masked(self) -> tuple[str, list[Claim]]:

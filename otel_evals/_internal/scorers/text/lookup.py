@@ -93,6 +93,8 @@ class _Lookup:
 
     def _number_found(self, number: Claim) -> bool:
         evidence, values, unit = self.evidence, set(number.readings), number.unit
+        if number.parts and evidence.distinct.issuperset(number.parts):
+            return True
         seconds = SECONDS.get(unit)
         # Compared in seconds, whatever unit the evidence uses.
         if seconds and not evidence.stated.durations.isdisjoint(value * seconds for value in values):
@@ -205,6 +207,9 @@ def _converted(number: Claim) -> Iterator[Decimal]:
             case "f":
                 yield from (round((value - 32) * 5 / 9, places) for places in (0, 1))
             case unit if unit in SECONDS:
-                others = (value * SECONDS[unit] / other for other in (*SECONDS.values(), Decimal("0.001")))
-                # Small results match the evidence by chance.
-                yield from (other for other in others if other > _SMALL)
+                others = (
+                    value * SECONDS[unit] / other
+                    for other in (*map(Decimal, SECONDS.values()), Decimal("0.001"))
+                )
+                # Small whole results match the evidence by chance.
+                yield from (other for other in others if other > _SMALL or other % 1)

@@ -53,6 +53,7 @@ jul aug sep sept oct nov dec am asap btw ceo eta etc eu eur fyi gbp gmt gps html
 pin pm rsvp sms tbd tv uk url usa usd utc vat vip wifi never always must mandatory attention caution
 english french german spanish italian chinese japanese est edt pst pdt cst certainly absolutely great
 perfect sincerely regards kind cheers apologies understood alternatively additionally meanwhile currently
+api bic cpu csv gpu http https iban json mac ram sql uuid
 consider remain added son daughter jr sr jnr snr large small line lines
 """
 _COMMON = frozenset(_COMMON_WORDS.split())

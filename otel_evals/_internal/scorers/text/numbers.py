@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from operator import mul
 
 from otel_evals._internal.scorers.text.claim import Claim
 
-_IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 _MAX_DIGITS = 24
 _UNITS = {
@@ -30,16 +30,31 @@ _UNITS = {
     "money": "dollar dollars euro euros pound pounds usd eur gbp chf jpy cad aud inr cny rub pln kr zł",
 }
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
-_MAGNITUDES = {"k": 3, "thousand": 3, "m": 6, "mn": 6, "mil": 6, "mln": 6, "million": 6}
-_MAGNITUDES |= {"bn": 9, "b": 9, "bln": 9, "billion": 9, "tn": 12, "trillion": 12}
-_MAGNITUDES |= {"万": 4, "萬": 4, "亿": 8, "億": 8}
+# A billion of other languages may be a million of millions, and `mil` is a thousand in two of them.
+_MAGNITUDES = {
+    12: "tn|trillion",
+    9: "b|bn|bln|billion|mrd|milliarden?|milliards?|miliard[oi]|bilh(?:ão|ões)|млрд|миллиарда?",
+    8: "亿|億",
+    6: "m|mn|mil|mln|millions?|mio|millionen|mill(?:ón|ones)|milion[ei]|milh(?:ão|ões)|млн|миллион\\w{0,2}",
+    4: "万|萬",
+    3: "k|thousand|tausend|tsd|mila?|mille|тыс|тысяч[аи]?",
+}
 # Groups of three parted by a space are read as one number only where cents or a currency follow.
 _SPACED = r"\d{1,3}(?:[ \u202f]\d{3})+(?=,\d\d(?!\d)|[ ]?[€₽]|[ ]?(?:EUR|zł|kr|Kč)\b)(?:,\d\d)?"
 _CURRENCY = "[$\u00a2-\u00a5\u058f\u060b\u07fe\u07ff\u09f2\u09f3\u09fb\u0af1\u0bf9\u0e3f\u17db\u20a0-\u20cf]"
 _NUMBER = re.compile(
-    rf"""(?<![A-Za-z\d])(?<!covid-)(?P<digits>{_SPACED}|\d+(?:[.,'\u202f]\d+)*)
-    (?:[ -]?(?P<magnitude>[万萬亿億]|(?:thousand|million|billion|trillion|mln|mil|mn|bln|bn|tn|k|m|b)\b))?
+    rf"""(?<![A-Za-z\d])(?<!covid-)(?P<digits>{_SPACED}|(?:(?<![^\s$€£<=>~(])\.)?\d+(?:[.,'\u202f]\d+)*)
+    (?:[ -]?(?P<magnitude>[万萬亿億]|(?:{"|".join(_MAGNITUDES.values())})\b))?
     (?:[ -]?(?P<unit>°\s?[CF]\b|[°%]|[^\W\d_]+)|[ ]?(?P<sign>{_CURRENCY}))?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_DURATION = re.compile(
+    r"""(?<![\w.,:/-])(?=P?T?\d)P?
+    (?:(\d{1,6})[ -]?d(?:ays?)?)?
+    (?:(?:T|,?[ ]?(?:(?:and|&)[ ])?)(\d{1,6})[ -]?h(?:(?:ou)?rs?)?)?
+    (?:(?:T|,?[ ]?(?:(?:and|&)[ ])?)(\d{1,6})[ -]?m(?:in(?:ute)?s?)?)?
+    (?:(?:T|,?[ ]?(?:(?:and|&)[ ])?)(\d{1,6})[ -]?s(?:ec(?:ond)?s?)?)?
+    (?!\w)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _YEAR_BEFORE = re.compile(r"(?<!\d)(1[5-9]|20)\d\d ?[/-] ?\Z")
@@ -89,6 +104,7 @@ def numbers_in(text: str) -> Iterator[Claim]:
         values = readings(match["digits"])
         if values:
             yield _in_digits(text, match, values)
+    yield from _durations_in(text)
     for match in _QUARTER.finditer(text):
         yield Claim("number", match[0], match.start(), readings=(Decimal(match[1]),), unit="ordinal")
     for value, start, end in _word_numbers_in(text):
@@ -97,12 +113,15 @@ def numbers_in(text: str) -> Iterator[Claim]:
 
 
 def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Claim:
-    power = _MAGNITUDES.get((match["magnitude"] or "").lower(), 0)
+    magnitude = (match["magnitude"] or "").lower()
+    powers = [
+        power for power, words in _MAGNITUDES.items() if magnitude and re.fullmatch(words, magnitude)
+    ] or [0]
     unit = _UNIT_OF.get((match["unit"] or "").replace(" ", "").lower(), "")
     if _DECADE.fullmatch(match[0]):
         unit = "decade"
     # The words after a number belong to the claim only if they are its unit or magnitude.
-    start, end = match.start(), match.end("unit" if unit else "magnitude" if power else "digits")
+    start, end = match.start(), match.end("unit" if unit else "magnitude" if magnitude else "digits")
     # Five characters have room for a currency's code and a blank.
     before = _BEFORE.search(text, max(0, start - 5), start)
     if before:
@@ -113,9 +132,9 @@ def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> 
         "number",
         text[start:end],
         start,
-        readings=(*(value.scaleb(power) for value in values), *_second_year(text, match)),
+        readings=(*(value.scaleb(power) for value in values for power in powers), *_second_year(text, match)),
         unit=unit,
-        things=_things(text, match.end("magnitude" if power else "digits")),
+        things=_things(text, match.end("magnitude" if magnitude else "digits")),
     )
 
 
@@ -124,6 +143,16 @@ def _second_year(text: str, match: re.Match[str]) -> Iterator[Decimal]:
     first = _YEAR_BEFORE.search(text, max(0, match.start() - 8), match.start())
     if first and len(match["digits"]) == 2:
         yield Decimal(first[1] + match["digits"])
+
+
+def _durations_in(text: str) -> Iterator[Claim]:
+    """Yield the durations in several units, in seconds: 2 hours and 30 minutes, 2h 30m, PT2H30M."""
+    for match in _DURATION.finditer(text):
+        values = tuple(map(Decimal, match.groups("0")))
+        parts = tuple(filter(None, values))
+        if len(parts) > 1 or match[0][0] in "Pp":
+            total = Decimal(sum(map(mul, values, (86_400, 3600, 60, 1))))
+            yield Claim("number", match[0], match.start(), readings=(total,), unit="second", parts=parts)
 
 
 def with_context(number: Claim, text: str) -> Claim:
@@ -156,10 +185,8 @@ WordNumber = tuple[Decimal, int, int]
 _ONES = "one two three four five six seven eight nine"
 _TEENS = "eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "ten twenty thirty forty fifty sixty seventy eighty ninety"
-_VALUES = {"zero": 0, "a": 1}
-_VALUES |= {word: value for value, word in enumerate(_ONES.split(), 1)}
-_VALUES |= {word: value for value, word in enumerate(_TEENS.split(), 11)}
-_VALUES |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 1)}
+_VALUES = {word: value for value, word in enumerate(f"zero {_ONES} ten {_TEENS}".split())}
+_VALUES |= {"a": 1, **{word: 10 * tens for tens, word in enumerate(_TENS.split(), 1)}}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 _ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
 fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""
