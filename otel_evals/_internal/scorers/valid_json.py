@@ -38,8 +38,8 @@ def valid_json(
     Cost: none; microseconds for small answers.
 
     Raises:
-        ConfigError: the schema is invalid or has `patternProperties`, or jsonschema or regex is not
-            installed.
+        ConfigError: the schema is invalid, has `patternProperties` or a `$ref` to another file, or jsonschema
+            or regex is not installed.
     """
     problem = _checker(schema)
 
@@ -82,20 +82,34 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
         raise ConfigError("valid_json.schema", "must be a JSON Schema or a pydantic model")
     jsonschema = extra_library("jsonschema", "valid_json")
     kind = jsonschema.validators.validator_for(schema)
-    try:
-        kind.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ConfigError("valid_json.schema", f"is not a JSON Schema: {error.message}") from error
     # `$schema` would restore the library's own search for patterns.
     own = {name: part for name, part in schema.items() if name != "$schema"}
     bounded = jsonschema.validators.extend(kind, {"pattern": _bounded_search(schema, jsonschema)})
-    validator, best_match = bounded(own), jsonschema.exceptions.best_match
+    # Without a registry, the library would fetch a schema from its address again for each answer.
+    registry = extra_library("jsonschema_specifications", "valid_json").REGISTRY
+    validator, best_match = bounded(own, registry=registry), jsonschema.exceptions.best_match
+    try:
+        kind.check_schema(schema)
+        _follow_references(validator)
+    except Exception as error:  # of several libraries
+        said = getattr(error, "message", error)
+        raise ConfigError("valid_json.schema", f"cannot be used as a JSON Schema: {said}") from error
 
     def problem(value: Any) -> str | None:
         error = best_match(validator.iter_errors(value))
         return None if error is None else f"{error.json_path}: {error.message}"[:300]
 
     return problem
+
+
+def _follow_references(validator: Any) -> None:
+    """Raise an error for a reference that leads nowhere, or to itself."""
+    whole, *parts = _parts(validator.schema)
+    # Inside of a part with its own `$id`, references start there.
+    if not any("$id" in part for part in parts):
+        for target in (part.get("$ref") for part in (whole, *parts)):
+            if isinstance(target, str):
+                validator.evolve(schema={"$ref": target}).is_valid(None)
 
 
 def _model_problem(model: type[BaseModel], value: Any) -> str | None:

@@ -220,6 +220,22 @@ def test_fences_may_be_refused_and_a_wrong_schema_is() -> None:
         valid_json(schema={"type": "objekt"})
 
 
+@pytest.mark.parametrize("target", ["#/$defs/missing", "https://example.com/order.json", "#"])
+def test_a_reference_that_leads_nowhere_is_an_error_at_once_and_fetches_nothing(target: str) -> None:
+    with pytest.raises(ConfigError, match=r"^valid_json\.schema"):
+        valid_json(schema={"$ref": target})
+
+
+def test_references_within_parts_that_have_their_own_id_start_there() -> None:
+    total = {
+        "$id": "https://example.com/total",
+        "$ref": "#/$defs/number",
+        "$defs": {"number": {"type": "number"}},
+    }
+    schema = {"properties": {"total": {"$ref": "https://example.com/total"}}, "$defs": {"total": total}}
+    assert got(valid_json(schema=schema), a_run('{"total": "one"}')) == (0.0, "wrong_form")
+
+
 @pytest.mark.parametrize(
     ("said", "answer", "expected"),
     [
