@@ -70,8 +70,8 @@ def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
 
 
 def problem_of(outcome: Any) -> str:
-    if isinstance(outcome, Score) and not math.isfinite(outcome.value):
-        return f"a Score of {outcome.value}"
+    if isinstance(outcome, Score) and not math.isfinite(outcome.value + (outcome.agreement or 0)):
+        return f"a number that is not finite: {outcome!r:.200}"
     if isinstance(outcome, NotScored) and not outcome.reason:
         return "a NotScored without a reason"
     return ""
