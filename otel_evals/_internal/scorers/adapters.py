@@ -37,7 +37,7 @@ def deepeval_metric(
         metric: a metric, or its class as `package.module:name`. Every run is measured with a copy.
         options: arguments of that class.
         id: of the scorer; by default the metric's name in lower_snake_case.
-        direction: DeepEval's bias, toxicity and hallucination are lower-is-better.
+        direction: LOWER for the bias, toxicity and hallucination of DeepEval before 4.2.
         test_case: builds another LLMTestCase from a run, for instance with expected tools.
 
     Raises:
@@ -63,8 +63,7 @@ class _Adapted(Scorer):
     direction: Direction = Direction.HIGHER
 
     async def score(self, run: Run) -> Score | NotScored:
-        nothing = missing(run, "output")
-        return nothing or to_score(await self.measure(self.theirs, run), scale=self.scale)
+        return missing(run, "output") or to_score(await self.measure(self.theirs, run), scale=self.scale)
 
 
 def _made(given: Any, options: Mapping[str, Any] | None, field: str, wanted: type, what: str) -> Any:
@@ -89,10 +88,10 @@ async def _measured(test_case: Callable[[Run], Any], metric: Any, run: Run) -> S
 def _steps(metric: Any) -> tuple[StepRecord, ...]:
     """Return the cost of the metric's judge, if a judge was asked."""
     used = Usage(input_tokens=metric.input_tokens or 0, output_tokens=metric.output_tokens or 0)
-    if metric.evaluation_cost is None and not used.total_tokens:
+    cost = metric.evaluation_cost
+    if cost is None and not used.total_tokens:
         return ()
-    model = metric.evaluation_model
-    return (StepRecord(name="measure", model=model, usage=used, cost=metric.evaluation_cost),)
+    return (StepRecord(name="measure", model=metric.evaluation_model, usage=used, cost=cost),)
 
 
 def _case(run: Run) -> Any:

@@ -38,9 +38,9 @@ def answer_relevancy(
     Raises:
         ConfigError: `scale` or `uncertainty_weight` is out of range, or the judge cannot be used.
     """
-    doubtful = check_range(f"{id}.uncertainty_weight", uncertainty_weight, 0.0, 1.0)
-    changes = {"worth": {"relevant": 1.0, "doubtful": doubtful}}
-    return build("answer_relevancy", model, id=id, scale=scale, changes=changes)
+    check_range(f"{id}.uncertainty_weight", uncertainty_weight, 0.0, 1.0)
+    worth = {"relevant": 1.0, "doubtful": uncertainty_weight}
+    return build("answer_relevancy", model, id=id, scale=scale, changes={"worth": worth})
 
 
 def toxicity(model: Judge | str, *, scale: float = 1.0, id: str = "toxicity") -> StepScorer[None, Any]:

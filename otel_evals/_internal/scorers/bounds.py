@@ -158,7 +158,7 @@ def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
     module, _, name = value.partition(":")
     try:
         return getattr(importlib.import_module(module), name)(**(options or {}))
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # a metric without the key of its judge, for instance
         raise ConfigError(field, f"{value!r} cannot be made: {error}") from error
 
 
@@ -184,9 +184,5 @@ def pieces(text: str, longest: int = _LONGEST_PIECE) -> Iterator[tuple[int, str]
 
 def in_order(numbers: Iterable[Decimal], longest: int = 2_048) -> tuple[Decimal, ...]:
     """Sort numbers in portions."""
-    source = iter(numbers)
-    portions = []
-    while portion := sorted(islice(source, longest)):
-        portions.append(portion)
     # merge is written in Python: other threads can run while it works.
-    return tuple(merge(*portions))
+    return tuple(merge(*map(sorted, batches(numbers, longest))))

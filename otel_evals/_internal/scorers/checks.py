@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import check_list, composed, pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import check_list, check_range, composed, pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence
@@ -66,8 +66,8 @@ def similarity(expected: str, *, threshold: float | None = None, id: str = "simi
     Raises:
         ConfigError: the threshold is not within 0..1.
     """
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"{id}.threshold", f"must lie within 0..1, not {threshold!r}")
+    if threshold is not None:
+        check_range(f"{id}.threshold", threshold, 0.0, 1.0)
 
     # Not inline: comparing all pairs of characters of a long answer takes too long.
     def judge(answer: str) -> float | bool:

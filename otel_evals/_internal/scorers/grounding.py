@@ -44,13 +44,12 @@ def hallucination(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    found = material(id, get_context, context)
     return build(
         "hallucination",
         model,
         id=id,
         scale=scale,
-        get_context=found,
+        get_context=material(id, get_context, context),
         without_context=without_context,
     )
 
@@ -80,13 +79,12 @@ def faithfulness(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    found = material(id, get_context, context)
     return build(
         "faithfulness",
         model,
         id=id,
         scale=scale,
-        get_context=found,
+        get_context=material(id, get_context, context),
         without_context=without_context,
     )
 

@@ -100,8 +100,7 @@ def classifier(
 
     def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
-        value = float(classes[reply.label])
-        return Score(value=value, label=reply.label, explanation=reply.reason or None)
+        return Score(value=float(classes[reply.label]), label=reply.label, explanation=reply.reason or None)
 
     return build(
         "classifier",
@@ -172,8 +171,7 @@ def rubric(
         decisive = [verdict for criterion, verdict in pairs if criterion.required] or verdicts
         met = all(verdict.verdict == "met" for verdict in decisive)
         lines = [_line(criterion, verdict) for criterion, verdict in pairs]
-        label = "satisfied" if met else "not_satisfied"
-        return Score(value=scale if met else 0.0, label=label, explanation="\n".join(lines))
+        return _satisfied(met, scale, "\n".join(lines))
 
     scorer = build(
         "rubric",
@@ -224,12 +222,15 @@ def multi_turn_judge(
 
     def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
-        label = "satisfied" if reply.verdict == "met" else "not_satisfied"
-        value = scale if reply.verdict == "met" else 0.0
-        return Score(value=value, label=label, explanation=reply.reason or None)
+        return _satisfied(reply.verdict == "met", scale, reply.reason or None)
 
     shown = _evidence(get_context, without_context)
     return build("multi_turn_judge", model, id=id, scale=scale, slots=slots, score=score, **shown)
+
+
+def _satisfied(met: bool, scale: float, why: str | None) -> Score:
+    label = "satisfied" if met else "not_satisfied"
+    return Score(value=scale if met else 0.0, label=label, explanation=why)
 
 
 def _evidence(get_context: Resolver | None, without_context: bool) -> dict[str, Any]:

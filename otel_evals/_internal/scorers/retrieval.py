@@ -43,13 +43,12 @@ def context_precision(
         explanation = f"useful: {places or 'none'} of {len(useful)} pieces"
         return Score(value=round_half_up(average_precision(useful) * scale), explanation=explanation)
 
-    found = pieces_of(id, get_context, context)
     return build(
         "context_precision",
         model,
         id=id,
         scale=scale,
-        get_context=found,
+        get_context=pieces_of(id, get_context, context),
         score=score,
         check=_each_piece,
     )
@@ -100,13 +99,12 @@ def context_relevance(
         lines += [f"missing: {each}" for each in reply.missing]
         return Score(value=round_half_up(value * scale), explanation="\n".join(lines))
 
-    found = pieces_of(id, get_context, context)
     return build(
         "context_relevance",
         model,
         id=id,
         scale=scale,
-        get_context=found,
+        get_context=pieces_of(id, get_context, context),
         score=score,
         check=_each_piece,
     )

@@ -31,8 +31,7 @@ def tool_error_rate() -> FunctionScorer:
     @scorer(id="tool_error_rate", inline=True, direction=Direction.LOWER)
     def tool_error_rate(run: Run) -> Score | NotScored:
         executed = [each for call in run.tool_calls for each in call.attempts or (call,)]
-        failed = [call for call in executed if has_failed(call)]
-        return _share(failed, run, "failed", len(executed))
+        return _share([call for call in executed if has_failed(call)], run, "failed", len(executed))
 
     return tool_error_rate
 

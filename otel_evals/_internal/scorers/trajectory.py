@@ -65,8 +65,7 @@ class TrajectoryComparison:
 
 def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
     """Convert names and mappings to ExpectedSteps; raise ConfigError for anything else."""
-    given = enumerate(check_list(field, steps))
-    return tuple(_expected(f"{field}[{i}]", step) for i, step in given)
+    return tuple(_expected(f"{field}[{i}]", step) for i, step in enumerate(check_list(field, steps)))
 
 
 def check_ordering(field: str, ordering: str) -> None:

@@ -168,5 +168,4 @@ def name_of(group: TextGroup, texts: Iterable[FailureText]) -> str:
 
 def _words(text: str) -> frozenset[str]:
     """Return the words of a text that may tell failures apart, without their endings."""
-    words = (word for word in _WORD.findall(text.lower()) if word not in _STOP)
-    return frozenset(_ENDING.sub("", word) for word in words)
+    return frozenset(_ENDING.sub("", word) for word in _WORD.findall(text.lower()) if word not in _STOP)
