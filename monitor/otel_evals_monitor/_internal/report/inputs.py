@@ -8,6 +8,7 @@ import os
 import string
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -78,7 +79,7 @@ def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
                     yield read_json(line)
                 except ValueError:
                     broken[file] += 1
-    except (gzip.BadGzipFile, EOFError):
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         broken[file] += 1  # the lines before the truncated end are kept
     except OSError as error:
         raise ConfigError(file, f"cannot be read: {error}") from error

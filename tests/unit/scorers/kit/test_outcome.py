@@ -163,6 +163,7 @@ def test_a_fair_outcome_is_kept_as_it_is() -> None:
     ("thing", "error_type"),
     [
         (Score(value=math.nan), "TypeError"),
+        (Score(value=1.0, agreement=math.nan), "TypeError"),
         (Score(value="1"), "TypeError"),  # type: ignore[arg-type]
         (NotScored(reason=["a"]), "TypeError"),  # type: ignore[arg-type]
         (NotScored(reason=""), "TypeError"),
