@@ -13,7 +13,7 @@ from otel_evals._internal.deliver.record import plain, run_record
 from otel_evals._internal.model import Direction, Evaluation, Run, Score, ScoredRun
 from otel_evals._internal.offline.tally import ScorerTally
 from otel_evals._internal.redaction.redactor import redacted
-from otel_evals._internal.util.plain import read_json, read_lines, write_json
+from otel_evals._internal.util.plain import counted, read_json, read_lines, write_json
 from otel_evals.errors import ConfigError
 
 EvalsStatus = Literal["failed", "passed"]
@@ -197,14 +197,13 @@ class EvalsResult:
 
     def write(self, path: str | Path) -> None:
         """Write everything as a JSON file, without secrets."""
-        text = write_json(redacted(self.as_json()), indent=2)
-        Path(path).write_text(text + "\n", "utf-8")
+        Path(path).write_text(write_json(redacted(self.as_json()), indent=2) + "\n", "utf-8")
 
     def __str__(self) -> str:
         return "\n".join([as_text(tuple(self.scorers.values()), self.requirements), self._last_line()])
 
     def _last_line(self) -> str:
-        items = f"{len(self.items)} item{'s' * (len(self.items) != 1)}, {self.errors} failed"
+        items = f"{counted(len(self.items), 'item')}, {self.errors} failed"
         return items if self.status is None else f"{items}; {self.status}"
 
 

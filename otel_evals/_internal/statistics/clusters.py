@@ -54,8 +54,7 @@ class Clusters:
         sums: dict[int, tuple[float, float]] = {}
         for key, x, w in runs:
             # An id may contain lone surrogates, which strict UTF-8 refuses to encode.
-            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            cluster = int.from_bytes(digest)
+            cluster = int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
             before, above = sums.get(cluster, (0.0, 0.0))
             sums[cluster] = before + check_weight(w), above + w * x
         return cls.of_sums(sums)

@@ -126,9 +126,12 @@ def _alert(alarm: Alarm, page: str | None, lasts: float) -> dict[str, Any]:
         "gen_ai_agent_name": alarm.agent_name,
         "severity": alarm.severity,
     }
-    traces = " ".join(alarm.trace_ids)
-    annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
-    annotations["description"] = alarm.next_step
+    annotations = {
+        "summary": alarm.text,
+        "evidence": alarm.evidence_text,
+        "traces": " ".join(alarm.trace_ids),
+        "description": alarm.next_step,
+    }
     alert: dict[str, Any] = {
         "labels": {name: value for name, value in labels.items() if value},
         "annotations": {name: value for name, value in annotations.items() if value},
@@ -140,8 +143,7 @@ def _alert(alarm: Alarm, page: str | None, lasts: float) -> dict[str, Any]:
 
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with _opener.open(request, timeout=_SECONDS) as response:
         response.read(1)
 
