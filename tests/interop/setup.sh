@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
-# each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks, and chromium,
-# Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
-# what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
-# and the same with -mlflow, -sdks, -model, -components, -site, -already-LIBRARY, -frameworks,
+# Makes the environments of the interop tests: a real Phoenix, a real MLflow, LiteLLM's proxy, the SDKs of other
+# backends, one for each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks,
+# and chromium, Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by
+# components.sh, what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
+# and the same with -mlflow, -litellm, -sdks, -model, -components, -site, -already-LIBRARY, -frameworks,
 # -frameworks-crewai, -frameworks-node and -setups-NAME; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,6 +31,7 @@ components=$!
 
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
+install "$root/requirements/interop-litellm.lock" "$interop-litellm"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
 install "$root/requirements/docs.lock" "$interop-site"
 # Without dependencies: those of the model's package would compile a server of their own.

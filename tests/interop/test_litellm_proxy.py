@@ -1,8 +1,4 @@
-"""LiteLLM's real proxy in front of the judge's model, recording each request: its spans are not judged again.
-
-It needs the program: `uv pip install 'litellm[proxy]==1.106.2'` in an environment of its own, named by
-OTEL_EVALS_LITELLM_PROXY or in .venv-interop-litellm-proxy.
-"""
+"""LiteLLM's real proxy in front of the judge's model, recording each request: its spans are not judged."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,16 +22,15 @@ from otel_evals.scorers import classifier
 from tests.support.agents import agent_run
 from tests.support.gateways import GatewayThread
 from tests.support.recording_server import RecordingServer, recording_server
-from tests.support.servers import free_ports
+from tests.support.servers import free_ports, interop_program
 from tests.support.stub_openai import StubOpenAI
 from tests.support.waits import eventually
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = Path(os.environ.get("OTEL_EVALS_LITELLM_PROXY", ROOT / ".venv-interop-litellm-proxy/bin/litellm"))
+PROGRAM = interop_program("litellm", "-litellm")
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not PROGRAM.exists(), reason="LiteLLM's proxy is not installed"),
+    pytest.mark.skipif(PROGRAM is None, reason="LiteLLM's proxy is not installed"),
 ]
 KEY = "sk-" + "0123456789abcdef" * 3
 
