@@ -220,7 +220,7 @@ Rules beyond the names of attributes:
 | any | an agent that starts after the agent above it has answered is a run of its own |
 | any | an id such as `look_0`, made up for Gemini's calls, is no id |
 | any | of JSON that was cut off, keys without a value and numbers at the end are left out |
-| any | exceptions and contents may be log records instead of events |
+| any | exceptions and contents may be log records, messages also of the span above their call |
 | any | counts, scores and flags may be texts; an empty text is no value |
 | any | roles, types of parts and operations may be an enum's names: `ROLE_USER`, `TOOL_CALL`, `toolCall` |
 | any | an error without a text gives way to that of the last model call inside |

@@ -273,7 +273,7 @@ class CaptureLogRecords(LogRecordProcessor):
             if self.claims(scope.name if scope is not None else "", name):
                 event = SpanEvent(
                     name=name,
-                    time=record.timestamp or 0,
+                    time=record.timestamp or record.observed_timestamp or 0,
                     attributes=attributes,
                     body=record.body,
                     dropped_attributes=getattr(record, "dropped_attributes", 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
 from math import inf
@@ -21,7 +21,6 @@ _LINK_BYTES: Final = 200
 ID_BYTES: Final = 100
 _MOST_LINKS: Final = 10_000
 MOST_CLOSED: Final = 10_000
-_CHOICE: Final = "gen_ai.choice"
 _TIME = attrgetter("time")
 
 
@@ -217,29 +216,18 @@ class Trace(msgspec.Struct, gc=False):
         self.links.clear()
         self.over.clear()
 
-    def links_of(self, span_ids: Collection[str]) -> dict[str, str | None]:
-        """Return the unclaimed spans above these, each with the first claimed or missing id above."""
-        parents = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
-        return {each: self.above(each) for each in parents if each is not None and each in self.links}
-
     def unclaimed_with_logs(
         self, span_ids: Iterable[str], links: Mapping[str, str | None]
     ) -> Iterator[SpanRecord]:
         """Yield the unclaimed spans with log records, which may belong to a claimed span next to them.
 
-        Without a link, only the parent of a root, if exactly one model choice was logged there.
+        Without a link, only the parents of roots.
         """
-        for span_id, parent in links.items():
-            if span_id in self.logs and span_id in self.links:
-                logs = self.logs_of(span_id)
+        above = {*links, *(self.spans[span_id].record.parent_span_id for span_id in span_ids)}
+        for span_id in self.logs:
+            if span_id in above and span_id not in self.spans:
+                parent, logs = links.get(span_id), self.logs_of(span_id)
                 yield SpanRecord(trace_id=self.trace_id, span_id=span_id, parent_span_id=parent, logs=logs)
-        above = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
-        for parent in above:
-            if parent is None or parent in self.links or parent in self.spans or parent not in self.logs:
-                continue
-            logs = self.logs_of(parent)
-            if [log.name for log in logs].count(_CHOICE) == 1:
-                yield SpanRecord(trace_id=self.trace_id, span_id=parent, parent_span_id=None, logs=logs)
 
 
 def _shallow(log: SpanEvent) -> SpanEvent:

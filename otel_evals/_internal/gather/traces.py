@@ -111,9 +111,8 @@ class Traces:
             trace.closed[span_id] = True
         if len(trace.closed) > MOST_CLOSED:
             trace.forget_oldest()
-        if trace.logs:
-            for record in group.spans:
-                trace.take_logs(record.span_id)
+        for span_id in span_ids if trace.logs else ():
+            trace.take_logs(span_id)
         # Missing parents are remembered: should they arrive, they are late and start no run.
         if whole:
             parents = {record.parent_span_id for record in group.spans}
@@ -136,7 +135,8 @@ class Traces:
         links = dict(trace.links)
         # A part of the trace needs only the links above its own spans.
         if links and len(span_ids) < len(trace.spans):
-            links = trace.links_of(span_ids)
+            parents = {trace.spans[span_id].record.parent_span_id for span_id in span_ids}
+            links = {each: trace.above(each) for each in parents if each is not None and each in links}
         for span_id in span_ids:
             span = trace.spans[span_id]
             record = span.record

@@ -1,42 +1,48 @@
-"""What instrumentations log of a model call: its choice on the span above, and the whole call as an event."""
+"""What instrumentations log of a model call: messages on the span above, and the whole call as an event."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from otel_evals._internal.model import SpanRecord
+from otel_evals._internal.model import OperationKind, SpanRecord
 from otel_evals._internal.model.convention import Conventions
 
+_START, _NAME = attrgetter("start_time"), attrgetter("name")
+_MESSAGE: Final = re.compile(r"gen_ai\.(choice|\w+\.message)$")
 _CHOICE: Final = "gen_ai.choice"
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
-def restore_choices(records: Mapping[str, SpanRecord], conventions: Conventions) -> list[SpanRecord]:
-    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
+def restore_messages(records: Mapping[str, SpanRecord], conventions: Conventions) -> list[SpanRecord]:
+    """Move the messages that are log records of a span above its model calls to these.
 
-    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
+    They are there if the call's span was not the current one, as after the end of a streamed call. A message
+    belongs to the call that began last before it, a choice to the call that ended next to it.
     """
-    restored = dict(records)
+    kept = {span_id: list(record.logs) for span_id, record in records.items()}
+    read = filter(None, map(conventions.read, sorted(records.values(), key=_START)))
+    calls = {o.span_id: o.span for o in read if o.kind is OperationKind.INFERENCE}
     for parent in records.values():
-        choices = [log for log in parent.logs if log.name == _CHOICE]
-        if not choices or conventions.choose(parent.scope_name, parent.attributes) is not None:
+        if not parent.logs or parent.span_id in calls:
             continue
-        inside = (record for record in records.values() if record.parent_span_id == parent.span_id)
-        calls = sorted((r for r in inside if _lacks_choice(r, conventions)), key=lambda r: r.end_time or 0)
-        # If the numbers differ, nothing says which call a choice belongs to.
-        if len(calls) == len(choices):
-            for call, choice in zip(calls, choices, strict=True):
-                restored[call.span_id] = replace(call, logs=(*call.logs, choice))
-    return list(restored.values())
-
-
-def _lacks_choice(record: SpanRecord, conventions: Conventions) -> bool:
-    if record.status == "ERROR" or _CHOICE in [log.name for log in record.logs]:
-        return False
-    return conventions.choose(record.scope_name, record.attributes) is not None
+        inside = [call for call in calls.values() if call.parent_span_id == parent.span_id]
+        kept[parent.span_id] = []
+        for log in parent.logs:
+            near = [call for call in inside if call.start_time <= log.time and _MESSAGE.match(log.name)]
+            around = [call for call in near if log.time <= (call.end_time or 0)]
+            if log.name == _CHOICE:
+                around += (
+                    c for c in near if c.status != "ERROR" and _CHOICE not in map(_NAME, kept[c.span_id])
+                )
+                around.sort(key=lambda call: -abs((call.end_time or 0) - log.time))
+            owner = around[-1] if around else parent
+            kept[owner.span_id].append(log)
+    return [replace(record, logs=tuple(kept[span_id])) for span_id, record in records.items()]
 
 
 def with_details(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:

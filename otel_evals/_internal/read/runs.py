@@ -18,7 +18,7 @@ from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.records import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.conversation import conversation_key
-from otel_evals._internal.read.logged import restore_choices
+from otel_evals._internal.read.logged import restore_messages
 from otel_evals._internal.read.loose import adopt_lost, contains, does_something, without_foreign_tools
 from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.split_runs import join_split_runs
@@ -92,7 +92,7 @@ def _to_read(
         if record.scope_name == _SCOPE or is_proven:
             ours.add(record.span_id)
     if any(map(_LOGS, found)):
-        found = restore_choices(records, conventions)
+        found = restore_messages(records, conventions)
     return [r for r in found if not _is_inside(r.span_id, ours, parents)] if ours else found
 
 

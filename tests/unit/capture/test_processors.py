@@ -381,6 +381,16 @@ def test_an_event_in_a_span_is_handed_over_with_its_content() -> None:
     )
 
 
+def test_an_event_without_a_time_has_that_of_its_observation() -> None:
+    app = App()
+    logs = Logs(app)
+    with app.claimed("chat"):
+        logs.emit(LogRecord(observed_timestamp=7, event_name="gen_ai.choice"))
+    (item,) = logs.intake.items
+    assert isinstance(item, CapturedLog)
+    assert item.event.time == 7
+
+
 def test_an_older_event_has_its_name_in_an_attribute() -> None:
     app = App()
     logs = Logs(app)

@@ -130,9 +130,9 @@ class Gathering(RuleBasedStateMachine):
         links = {i: known.above(i) for i in known.links if is_all or i in parents}
         around = {i: known.links[i] if is_all else above for i, above in links.items()}
         for each in [*around, *(parents - known.links.keys() - known.spans.keys() - {None})]:
-            choices = [log.name for log in known.logs.get(each or "", [])].count("gen_ai.choice")
-            if each and (choices == 1 or (each in links and each in known.logs)):
-                said[each] = tuple(log.name for log in known.logs.pop(each))
+            if each and each in known.logs:
+                # They stay: some may belong to other runs below the span.
+                said[each] = tuple(log.name for log in known.logs[each])
         for span_id in span_ids:
             del known.spans[span_id]
             known.ended.pop(span_id, None)
