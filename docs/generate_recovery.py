@@ -191,7 +191,8 @@ Rules beyond the names of attributes:
 | any | a server span linked to a call in another trace is that call, not a run |
 | any | two spans of a streamed call are one call |
 | any | the first of several choices is the answer; chunks of a stream are joined |
-| any | an exception on a tool span without a result is its error, whatever the status |
+| any | an exception on a tool span without a result is its error, unless the status is OK |
+| any | an interrupt pauses the run, whatever the status |
 | any | a span with tokens but without operation and model is a model call |
 | any | attributes that OpenInference, Langfuse or MLflow add to other spans fill gaps only |
 | any | an agent that ended by requesting tools, and the one that received their results, are one run |
@@ -213,6 +214,7 @@ Rules beyond the names of attributes:
 | any | simultaneous sibling spans with the same tokens, but for cached ones, are one model call |
 | any | models below a guardrail or an evaluator give no question and no answer |
 | any | a server's tool call without a model inside is not a run, nor is a call with an id and no parent |
+| any | what another process says after an agent's end is not its answer |
 | any | operations below a lost span belong to the trace's only agent, if they ran during it |
 | any | model calls next to an agent without any belong to it, if they ran during it |
 | any | a model's only span with tools inside has several requests: the agent's tokens are the sum |

@@ -28,10 +28,9 @@ from otel_evals._internal.read.question import (
     ends_with_calls,
     find_answer,
     find_question,
-    is_json_of,
     waiting_calls,
 )
-from otel_evals._internal.read.tool_calls import is_after_pending, join_tool_calls, with_pending
+from otel_evals._internal.read.tool_calls import is_after_pending, is_json_of, join_tool_calls, with_pending
 from otel_evals._internal.read.tree import outside
 from otel_evals._internal.read.turns import APART, tokens_used
 from otel_evals._internal.sampling.consistent import credible_state
@@ -202,10 +201,15 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             last = self._last()
             # A later model call shows that the run went on after the pending call.
             return answer is None or last is None or not is_after_pending(last, self._operations)
-        if (answer is not None and answer.said) or self._failed() is not None:
+        if self._failed() is not None:
             return False
-        paused = any(operation.paused for operation in self._operations)
-        return paused or self.finish_reasons()[-1:] == ("paused",) or ends_with_calls(self._root)
+        since = 0
+        if answer is not None and answer.said:
+            # What a model said before a step paused is not the run's last word.
+            since = end_of(answer.operation)
+        elif self.finish_reasons()[-1:] == ("paused",) or ends_with_calls(self._root):
+            return True
+        return any(o.paused and o.span.start_time >= since for o in self._operations)
 
     def _names(self) -> Mapping[str, Named]:
         return self._part(versions_and_tenant, self._root, self._operations)
@@ -221,13 +225,14 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         if self._root.error is not None:
             return self._root
         # A failed tool or search does not end a run: the model is given the error.
-        failed = [o for o in self._operations if o.error is not None and o.kind not in APART[1:]]
+        failed = [o for o in self._operations if o.error is not None and o.kind not in APART[2:]]
         if not failed or self._answer() is not None:  # the answer is read last: most runs have no error
             return None
         last = self._last()
-        if last is not None:
-            return last if last.error is not None else None
-        return max(failed, key=end_of, default=None)
+        if last is not None and last.error is not None:
+            return last
+        since = 0 if last is None else end_of(last)
+        return max((o for o in failed if end_of(o) >= since), key=end_of, default=None)
 
     def _last(self) -> Operation | None:
         calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from otel_evals._internal.model import Operation, Run, Source, SpanRecord
 from otel_evals._internal.model.records import with_given
+from otel_evals._internal.read.tree import upward
 from otel_evals._internal.util.plain import read_json
 
 _METADATA: Final = [
@@ -177,11 +178,7 @@ def _above(
     records: Mapping[str, SpanRecord],
     parents: Mapping[str, str | None],
 ) -> str | None:
-    # Senders write the parents, which may form a loop.
-    seen = {span_id}
-    above = parents.get(span_id)
-    while above is not None and above not in seen:
-        seen.add(above)
+    for above in upward(parents.get(span_id), parents):
         value: Any = None
         if above in operations:
             value = getattr(operations[above], field)
@@ -190,5 +187,4 @@ def _above(
             value = next((attributes[key] for key in _INHERITED[field] if key in attributes), None)
         if isinstance(value, str) and value:
             return value
-        above = parents.get(above)
     return None

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.model.operations import end_of
-from otel_evals._internal.util.plain import read_json
 
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 _CONFIRMED = re.compile(r"Returning structured response: |Successfully validated \S+ structured output$")
@@ -144,6 +143,8 @@ def find_question(root: Operation, operations: Sequence[Operation]) -> Question 
     An object is the question only if no operation inside has another one.
     """
     candidates = [root, *(o for o in operations if o.kind in _HAVE_MESSAGES and o is not root)]
+    # A process whose clock is behind was not asked first.
+    candidates.sort(key=lambda o: o.span.start_time < root.span.start_time)
     questions = filter(None, (_question(o, operations) for o in candidates))
     question = next(questions, None)
     if question is None or question.history:
@@ -168,14 +169,6 @@ def is_data_of(operation: Operation, text: str | None) -> bool:
     if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]") or text[:2] == '["':
         return False  # a list of texts may be an answer
     return any(value == text for value in operation.span.attributes.values())
-
-
-def is_json_of(text: str, value: object) -> bool:
-    """Return True for a text that is an object as JSON."""
-    try:
-        return bool(read_json(text) == value)
-    except ValueError:
-        return False
 
 
 def _with_history(
@@ -302,13 +295,19 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     is_data = root.kind is OperationKind.WORKFLOW and is_data_of(root, text)
     if answer is not None and answer.said and not is_data:
         return answer
-    # The latest end first; among equal ends the earliest start, which is the outer span.
+    # The latest end first; among equal ends the earliest start, which is the outer span. In another process,
+    # what ends after the root has another clock, or goes on after the answer.
     inside = [o for o in operations if o.kind in _HAVE_MESSAGES and o is not root]
-    inside.sort(key=end_of, reverse=True)
+    end, host = end_of(root), root.span.resource
+    inside.sort(key=lambda o: (end_of(o) <= end or o.span.resource == host, end_of(o)), reverse=True)
+    # LangGraph's edges return the next step's name.
+    steps = {o.span.name for o in operations}
     for operation in inside:
         text = answer_of(operation)
         if text is not None:
-            if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
+            if operation.kind is not OperationKind.WORKFLOW or not (
+                is_data_of(operation, text) or text in steps
+            ):
                 found = Answer(operation, operation.output_messages[-1:], text)
                 return found if found.said else answer or _structured((root, *inside)) or found
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):

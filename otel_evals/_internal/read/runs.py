@@ -22,7 +22,15 @@ from otel_evals._internal.read.logged import restore_messages
 from otel_evals._internal.read.loose import adopt_lost, contains, does_something, without_foreign_tools
 from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, in_order, parents_in, read_tree
+from otel_evals._internal.read.tree import (
+    INVOCATIONS,
+    Tree,
+    guards_in,
+    in_order,
+    parents_in,
+    read_tree,
+    upward,
+)
 from otel_evals._internal.read.turns import group_loose, invocations_in
 from otel_evals._internal.trust.keys import is_proof
 
@@ -93,7 +101,7 @@ def _to_read(
             ours.add(record.span_id)
     if any(map(_LOGS, found)):
         found = restore_messages(records, conventions)
-    return [r for r in found if not _is_inside(r.span_id, ours, parents)] if ours else found
+    return [r for r in found if ours.isdisjoint(upward(r.span_id, parents))] if ours else found
 
 
 def _outermost(tree: Tree) -> tuple[list[Operation], list[Operation]]:
@@ -155,17 +163,6 @@ def _most_complete(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
 def _completeness(span: SpanRecord) -> tuple[Any, ...]:
     events = len(span.events) + len(span.logs)
     return span.end_time is not None, len(span.attributes), events, span.end_time or 0
-
-
-def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
-    seen: set[str] = set()
-    # Senders write the parents, which may form a loop.
-    while span_id is not None and span_id not in seen:
-        if span_id in ours:
-            return True
-        seen.add(span_id)
-        span_id = parents.get(span_id)
-    return False
 
 
 def subruns(run: Run) -> list[Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from otel_evals._internal.read.message_calls import (
     same_name,
 )
 from otel_evals._internal.read.question import confirms_answer
-from otel_evals._internal.read.tree import is_before
+from otel_evals._internal.read.tree import is_before, is_during, upward
+from otel_evals._internal.util.plain import read_json
 
 _LEVELS = 32
 """Levels above a tool's span at which another span may record the same call."""
@@ -120,9 +122,7 @@ class _SpanCalls:
         served = self._client_of(operation, call) or self._asker_of(operation, call)
         if served is not None and call.id is None:
             return served
-        span_id = operation.span_id
-        for _ in range(_LEVELS):
-            span_id = self._above.get(span_id) or ""
+        for span_id in islice(upward(self._above.get(operation.span_id), self._above), _LEVELS):
             outer = by_id.get(span_id)
             # Above an agent or a model call, the same name is another call.
             if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
@@ -147,7 +147,7 @@ class _SpanCalls:
             known, client = self.calls[span_id][1], self._by_id[span_id]
             names_server = known.name.startswith("mcp__") and known.name.endswith("__" + call.name)
             is_client = client.span.kind == "CLIENT" and same_name(known.name, call.name)
-            if (names_server or is_client) and _is_inside(server, client):
+            if (names_server or is_client) and is_during(server.span, client.span):
                 return span_id
         return None
 
@@ -161,7 +161,7 @@ class _SpanCalls:
         for span_id in alike:
             known = self.calls[span_id][1]
             same = known.id is None and known.arguments == call.arguments is not None
-            if same and _is_inside(operation, self._by_id[span_id]):
+            if same and is_during(operation.span, self._by_id[span_id].span):
                 return span_id
         return None
 
@@ -169,11 +169,6 @@ class _SpanCalls:
         """Return the spans that had not ended before an operation started."""
         start = operation.span.start_time
         return [i for i in span_ids if (self._by_id[i].span.end_time or start) >= start]
-
-
-def _is_inside(inner: Operation, outer: Operation) -> bool:
-    one, other = outer.span, inner.span
-    return one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
 
 
 def _is_later(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
@@ -306,3 +301,11 @@ def is_after_pending(last: Operation, operations: Iterable[Operation]) -> bool:
         for o in operations
         if o.tool_call is not None and o.tool_call.status == "pending"
     )
+
+
+def is_json_of(text: str, value: object) -> bool:
+    """Return True for a text that is an object as JSON."""
+    try:
+        return bool(read_json(text) == value)
+    except ValueError:
+        return False

@@ -98,6 +98,15 @@ def outside(
     return [operation for operation in operations if operation.span_id not in inside]
 
 
+def upward(span_id: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a span's id and those above it. Senders write the parents, which may form a loop."""
+    seen: set[str] = set()
+    while span_id is not None and span_id not in seen:
+        seen.add(span_id)
+        yield span_id
+        span_id = parents.get(span_id)
+
+
 def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
     """Return the parent of each child."""
     return {child: parent for parent, below in children.items() for child in below}
@@ -127,7 +136,7 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
     for span_id in operations:
         parent = parents.get(span_id)
         if parent is not None and parent not in operations:
-            parent = _beyond(span_id, parent, operations, parents)
+            parent = next(filter(operations.__contains__, upward(parent, parents)), None)
         if parent is not None:
             over, start = operations[parent], operations[span_id].span.start_time
             may_leak = over.kind in _MAY_LEAK and (over.span.end_time or inf) <= start
@@ -162,18 +171,6 @@ def _came_after(operation: Operation, parent: Operation) -> bool:
     if parent.kind is OperationKind.AGENT:
         return operation.kind is OperationKind.AGENT and bool(parent.output_messages)
     return operation.kind in (*INVOCATIONS, OperationKind.INFERENCE)
-
-
-def _beyond(
-    span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
-) -> str | None:
-    """Return the nearest operation above a parent that is not an operation."""
-    seen = {span_id}
-    above: str | None = parent
-    while above is not None and above not in operations and above not in seen:
-        seen.add(above)
-        above = parents.get(above)
-    return None if above in seen else above
 
 
 # --- Content, read on demand ---

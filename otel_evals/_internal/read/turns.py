@@ -31,6 +31,7 @@ _RECENT = 16
 _DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
 _USAGE, _TOTAL = attrgetter("usage"), attrgetter("usage.total_tokens")
+_PLACE = attrgetter("span.name", "span.scope_name")
 _NEAR = 8
 """Compare a model call with this many earlier ones, to count it once."""
 APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
@@ -228,18 +229,26 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
 def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
     """Add the tokens of the innermost operations with any; operations above them have sums of these.
 
-    A model call does not include the tokens of a tool or an agent below it.
+    A model call does not include the tokens of a tool or an agent below it, nor those of calls that follow it
+    inside its span.
     """
     counting = [o for o in operations if o.usage and o.usage.total_tokens]
-    kinds = {o.span_id: o.kind for o in operations}
+    by_id = {o.span_id: o for o in operations}
     covered: set[str] = set()
     for operation in counting:
-        below, span_id = operation.kind, above.get(operation.span_id)
+        below, span_id = operation, above.get(operation.span_id)
         # Above a covered span, an earlier walk has been everywhere.
-        while span_id in kinds and span_id not in covered:
-            if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
+        while span_id in by_id and span_id not in covered:
+            outer = by_id[span_id]
+            is_apart = outer.kind is OperationKind.INFERENCE and below.kind in APART
+            # A library's span with fewer tokens than its call inside is no sum: a call before that one.
+            precedes = (
+                _PLACE(outer) == _PLACE(operation)
+                and (outer.usage or NO_USAGE).input_tokens < _USAGE(operation).input_tokens
+            )
+            if not (is_apart or precedes):
                 covered.add(span_id)
-            below, span_id = kinds[span_id], above.get(span_id)
+            below, span_id = outer, above.get(span_id)
     counted = set()
     added: list[Operation] = []
     for operation in counting:
@@ -275,9 +284,9 @@ def _is_same_call(known: Operation, operation: Operation) -> bool:
         return False
     if (one.parent_span_id, known.kind) != (other.parent_span_id, operation.kind):
         return False
-    at_once = is_during(one, other) or is_during(other, one)
+    if not (is_during(one, other) or is_during(other, one)):
+        return False
     a, b = _USAGE(known), _USAGE(operation)
     # One of the two may count cached tokens as input, and the other not.
     cached = (0, a.cache_read_tokens + a.cache_write_tokens, b.cache_read_tokens + b.cache_write_tokens)
-    counts = a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
-    return at_once and bool(counts)
+    return a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
