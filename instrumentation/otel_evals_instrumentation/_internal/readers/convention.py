@@ -233,7 +233,13 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
-    if reader.span.status == "ERROR" or ("error_type" in found_at and reader.text("error_type")):
+    raised = exceptions_of(reader.span) if reader.span.events else ()
+    if (
+        reader.span.status == "ERROR"
+        or ("error_type" in found_at and reader.text("error_type"))
+        # OpenInference records an interrupt with the status OK.
+        or any(how_it_ended(first_text(e.attributes, ("exception.type",)), None) for e in raised)
+    ):
         _read_error(reader)
         _settle(reader)
     if "metadata" in reader.attributes:  # such as LangChain's user and thread
