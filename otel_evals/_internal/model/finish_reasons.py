@@ -46,7 +46,7 @@ _WORDS: Final = {
 }
 _KNOWN: Final = {word: name for name, words in _WORDS.items() for word in words.split()}
 _PREFIXES: Final = ("chatfinishreason", "chatcompletionfinishreason", "finishreason", "stopreason", "reason")
-_TEXT: Final = re.compile(r"[A-Za-z][\w .-]*")
+_TEXT: Final = re.compile(r"\b(?!Some\()[A-Za-z][\w .-]*")
 
 
 @lru_cache(maxsize=1_000)
@@ -54,8 +54,8 @@ def finish_reason(recorded: str) -> str:
     """Return the word for a recorded reason: `stop`, `length`, `refused`, `blocked`, `tool_calls`, `error`,
     `paused` or `other`.
 
-    Case, separators and an enum's name do not count: `content-filter`, `FinishReason.SAFETY`,
-    `<FinishReason.SAFETY: 3>` and `FINISH_REASON_SAFETY` are all `blocked`.
+    Case, separators, an enum's name and Rust's option do not count: `content-filter`, `FinishReason.SAFETY`,
+    `<FinishReason.SAFETY: 3>`, `FINISH_REASON_SAFETY` and `Some("safety")` are all `blocked`.
     """
     # A sender's text of any length takes the same time.
     text = _TEXT.search(recorded[:200])

@@ -42,6 +42,11 @@ def test_a_reason_has_its_word(recorded: str, word: str) -> None:
     assert finish_reason(f"<FinishReason.{recorded.rpartition('.')[2]}: 3>") == word
 
 
+@pytest.mark.parametrize("recorded", ['Some("max_tokens")', "Some(MaxTokens)", '[Some("max_tokens")]'])
+def test_a_reason_may_be_in_rusts_option(recorded: str) -> None:
+    assert finish_reason(recorded) == "length"
+
+
 @given(st.text())
 def test_any_text_has_a_word_that_is_its_own(recorded: str) -> None:
     word = finish_reason(recorded)

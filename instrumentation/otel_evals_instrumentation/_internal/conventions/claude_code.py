@@ -20,6 +20,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     first_present,
     first_text,
     is_masked,
+    is_true,
     mapping,
     parse,
     unmasked,
@@ -142,7 +143,7 @@ def _read_tool(reader: SpanReader) -> None:
     call: ToolCall = reader.fields["tool_call"]
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
     said = reader.attributes.get
-    failed = said("success") in (False, "false") or said("tool.is_error") in (True, "true")
+    failed = said("success") in (False, "false") or is_true(said("tool.is_error"))
     for name, event in named_events(reader.span):
         output = first_present(event.attributes, ("output", "content", "result", "diff"))
         if name.removeprefix(_OWN) == "tool.output" and call.result is None and not is_masked(output):

@@ -76,13 +76,9 @@ def quarkus() -> SpanConvention:
             "`include-tool-arguments` and `include-tool-result`, all true"
         ),
         span_names=tuple((_SCOPE, start) for start in _QUARKUS_KINDS),
-        kind_of=_quarkus_kind,
+        kind_of=lambda span: kind_by_start(span.name, _QUARKUS_KINDS),
         refine=_refine,
     )
-
-
-def _quarkus_kind(span: SpanRecord) -> OperationKind | None:
-    return kind_by_start(span.name, _QUARKUS_KINDS)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import count
 
 from msgspec.structs import replace
@@ -136,7 +136,7 @@ def _read_request(reader: SpanReader) -> None:
         history = reader.mapping("output.value").get("automatic_function_calling_history")
         said = (*read_messages(history), *said)
     asked = reader.mapping("llm.function_call")
-    if asked.get("name") and not any(_of_kind(said, "tool_call")):
+    if asked.get("name") and not _of_kind(said, "tool_call"):
         said = (*said, Message(role="assistant", parts=(tool_call(asked),)))
     fields["output_messages"] = said
     if "request_model" not in fields:  # as in failed calls
@@ -172,10 +172,10 @@ def _fill_calls(reader: SpanReader) -> None:
             filled = zip(inputs, given, strict=True)
             inputs = reader.fields["input_messages"] = tuple(a if a.parts else b for a, b in filled)
             read_system(reader, inputs)
-    results = len(list(_of_kind(inputs, "tool_result")))
-    if len(list(_of_kind(inputs, "tool_call"))) > results:
+    results = len(_of_kind(inputs, "tool_result"))
+    if len(_of_kind(inputs, "tool_call")) > results:
         given = read_messages(reader.attributes.get("input.value"), "user")
-        if len(list(_of_kind(given, "tool_result"))) > results:
+        if len(_of_kind(given, "tool_result")) > results:
             system = inputs[:1] if inputs[0].role == "system" and given[0].role != "system" else ()
             reader.fields["input_messages"] = (*system, *given)
     if any(call.tool_call_id is None for call in _of_kind(outputs, "tool_call")):
@@ -186,8 +186,8 @@ def _fill_calls(reader: SpanReader) -> None:
             reader.fields["output_messages"] = said
 
 
-def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
-    return (part for message in messages for part in message.parts if part.kind == kind)
+def _of_kind(messages: Iterable[Message], kind: str) -> list[Part]:
+    return [part for message in messages for part in message.parts if part.kind == kind]
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

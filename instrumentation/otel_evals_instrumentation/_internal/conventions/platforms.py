@@ -43,6 +43,7 @@ def braintrust() -> SpanConvention:
             output="braintrust.output_json braintrust.output",
             arguments="gen_ai.tool.call.arguments braintrust.input_json braintrust.input",
             result="gen_ai.tool.call.result braintrust.output_json braintrust.output",
+            usage="braintrust.metrics",
         ),
         kind_of=_braintrust_kind,
         records_turns=True,
@@ -58,12 +59,11 @@ def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read model, provider, user and tokens from two JSON objects."""
+    """Read model, provider and user from a JSON object."""
     metadata = reader.mapping(_OWN + "metadata")
     reader.offer_metadata(metadata)
     reader.offer("request_model", metadata.get("model"))
     reader.offer("provider", metadata.get("provider"))
-    reader.offer_usage(reader.attributes.get(_OWN + "metrics"))
     return kind
 
 

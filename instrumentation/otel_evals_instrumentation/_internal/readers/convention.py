@@ -20,6 +20,7 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
 from otel_evals_instrumentation._internal.readers.events import exceptions_of, has_dropped, read_events
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
+    add_calls,
     read_inputs_outputs,
     take_answer,
     unwrap_state,
@@ -63,6 +64,7 @@ _CONTENT = {
 _RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
 _CALLS = ("tool_call", "tool_result")
 _PROMPT = "gen_ai.prompt"
+_RESPONSE_CALLS = "gen_ai.response.tool_calls"
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
@@ -193,6 +195,8 @@ def _read_content(reader: SpanReader, kind: OperationKind) -> None:
         read_retrieval(reader)
     elif kind is not OperationKind.OTHER:
         read_inputs_outputs(reader)
+        if kind is OperationKind.INFERENCE and _RESPONSE_CALLS in reader.attributes:
+            add_calls(reader, (_RESPONSE_CALLS,))
         if kind is OperationKind.AGENT and reader.events:
             take_answer(reader)
         if kind is OperationKind.WORKFLOW:

@@ -75,8 +75,6 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
 
 def _text(content: Any) -> str | None:
     """Return a document's text, which has parts in Genkit and Bedrock."""
-    if isinstance(content, dict) and isinstance(content.get("text"), str):
-        content = content["text"]
     texts = [part.text for part in read_parts(content) if part.text]
     return "\n\n".join(texts) or None
 

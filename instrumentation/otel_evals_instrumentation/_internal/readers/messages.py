@@ -41,7 +41,7 @@ from otel_evals_instrumentation._internal.readers.values import (
 from otel_evals_instrumentation._internal.readers.vocabulary import LANGCHAIN, role_of, words
 
 _TOOL_KINDS = ("tool_result", "tool_call")
-_CONTENT = ("parts", "content", "contents", "blocks", "text")
+_CONTENT = ("parts", "content", "contents", "blocks", "text", "message")
 
 
 _BESIDE = frozenset(

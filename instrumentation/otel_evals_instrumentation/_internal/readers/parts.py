@@ -216,13 +216,9 @@ def _thought(item: dict[str, Any]) -> Part:
     return Part(kind="reasoning", text=first_text(mapping(item.get("reasoningText")), ("text",)))
 
 
-def _gemini_result(item: dict[str, Any]) -> Part:
-    return unwrapped_result(tool_result(item))
-
-
 _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_CALL_KEYS, tool_call),
-    **dict.fromkeys(_GEMINI_RESULT_KEYS, _gemini_result),
+    **dict.fromkeys(_GEMINI_RESULT_KEYS, lambda item: unwrapped_result(tool_result(item))),
     **dict.fromkeys(_RESULT_KEYS, tool_result),
     "message_content": _content,
     "reasoningContent": _thought,

@@ -98,7 +98,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     """Return the kind by OpenTelemetry's names; None for a span that is no part of an agent."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
-    if isinstance(operation, str):
+    if operation and isinstance(operation, str):
         operation = operation.lower()  # Java and Go have enums in capitals
         known = OPERATIONS.get(operation.partition(".")[0]) or _request_kind(attributes)
         if known is not None:
@@ -109,7 +109,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
     if attributes.get("ag2.usage.kind") in _REPEATED:
         return None
-    if not _TOOL.isdisjoint(attributes) or attributes.keys() >= _OLD_TOOL:
+    if any(map(attributes.get, _TOOL)) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
     kind = _request_kind(attributes)
     if kind is not None:
@@ -225,7 +225,7 @@ def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
 _OTHER_ROLES = {
     "human": "user",
     "developer": "system",
-    **dict.fromkeys(words("ai model bot tool-call tool_call"), "assistant"),
+    **dict.fromkeys(words("ai model bot chatbot tool-call tool_call"), "assistant"),
     **dict.fromkeys(words("function tool_response tool-response toolresult"), "tool"),
 }
 ROLES = ("user", "assistant", "tool", "system")
