@@ -255,6 +255,8 @@ class Gatherer:
                 self._left[trace.trace_id] = None
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
+        if closed:
+            self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
         self.waits = len(closed) >= capacity
         self.next_close = self._due[0][0] if self._due else inf
         if self.waits:

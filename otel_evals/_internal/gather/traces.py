@@ -45,15 +45,15 @@ class Traces:
     def usage(self) -> tuple[int, int]:
         """Open traces, and their bytes. Any thread may read it."""
         of, size = self._of, self._bytes
-        return len(of[State.OPEN]) + len(of[State.ROOTED]), size[State.OPEN] + size[State.ROOTED]
+        return len(of[_OPEN]) + len(of[_ROOTED]), size[_OPEN] + size[_ROOTED]
 
     @property
     def rooted(self) -> tuple[int, int]:
         """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
-        return len(self._of[State.ROOTED]), self._bytes[State.ROOTED]
+        return len(self._of[_ROOTED]), self._bytes[_ROOTED]
 
     def open(self) -> list[Trace]:
-        return [*self._of[State.OPEN].values(), *self._of[State.ROOTED].values()]
+        return [*self._of[_OPEN].values(), *self._of[_ROOTED].values()]
 
     def settle(self, trace: Trace, arrived: str | None = None, *, active: bool = True) -> None:
         """Count a new or changed trace where it belongs now; there it is the most recent if it was active.
@@ -170,12 +170,12 @@ class Traces:
         Traces without their root make way for others: the root may never come. The trace just added to is
         evicted if it alone takes half of the bytes.
         """
-        limits, others = self._limits, self._of[State.OPEN]
+        limits, others = self._limits, self._of[_OPEN]
         count, size = self.usage
         if size > limits.max_bytes:
             if newest.spans and newest.size > limits.max_bytes // 2:
                 return newest, "too_many_bytes"
-            if self._bytes[State.OPEN] > limits.max_bytes * _OTHERS:
+            if self._bytes[_OPEN] > limits.max_bytes * _OTHERS:
                 return next(iter(others.values())), "too_many_bytes"
         if count > limits.max_traces and len(others) > max(1.0, limits.max_traces * _OTHERS):
             return next(iter(others.values())), "too_many_traces"
@@ -183,8 +183,8 @@ class Traces:
 
     def unclaimed_excess(self) -> Iterator[Trace]:
         """Forget the unclaimed traces beyond the bounds; yields them."""
-        unclaimed = self._of[State.UNCLAIMED]
-        while self._bytes[State.UNCLAIMED] > self._limits.max_bytes:
+        unclaimed = self._of[_UNCLAIMED]
+        while self._bytes[_UNCLAIMED] > self._limits.max_bytes:
             trace = next(iter(unclaimed.values()))
             self.forget(trace)
             yield trace

@@ -253,6 +253,14 @@ def test_closed_traces_are_remembered_for_the_time_and_the_bytes_that_are_set() 
     assert gatherer.add([span(31, 3, trace=3)], 605.0) == []
 
 
+def test_a_trace_that_closes_after_the_last_look_back_is_forgotten_in_its_time() -> None:
+    gatherer = gateway()
+    gatherer.add([span(1)], 0.0)
+    gatherer.evict_old(1.0)
+    assert closed(gatherer, 5.0) == [{1}]
+    assert gatherer.next_eviction <= 605.0
+
+
 # --- both ---
 
 
