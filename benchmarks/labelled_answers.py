@@ -118,7 +118,7 @@ def qags(folder: Path) -> Iterator[Example]:
                 yield sourced("QAGS", row["source"], row["system_output"], right, question)
 
 
-# --- answers beside expected ones ---
+# --- answers with an expected one ---
 
 ANSWERED = ("gpt35", "chatgpt", "gpt4", "newbing")
 
