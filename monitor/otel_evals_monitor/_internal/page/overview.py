@@ -70,8 +70,8 @@ def overview(
     for (key, versions), row in zip(grouped, newest, strict=True):
         watch = check.states.get(key)
         state = _state_of(row, check.limits.missing, watched=bool(watch and watch.watched))
-        # Less than a day says nothing about a whole one.
-        days = max(end - start, _DAY) / _DAY
+        # Runs of a few minutes say nothing about a whole day.
+        days = max(end - start, 3600) / _DAY
         rows.append(
             Row(
                 report=row,
