@@ -126,7 +126,7 @@ class Seen(logging.Handler):
         ours = ("unknown_service", "support", "app", None)
         return {
             "ignore": len(self.of("good")) < sent,
-            "sample": bool(self.of("vip")) or not sent // 5 < len(self.of("half")) < sent - sent // 5,
+            "sample": bool(self.of("vip")) or not 0 < len(self.of("half")) < sent,  # by chance once in 10^11
             "weigh": not probabilities <= {0.5, 1.0},
             "join": bool(conversations) or len({run.trace_id for run in runs}) < len(runs),
             "name": any(name not in ours for name in names) or any(labels),
@@ -351,12 +351,12 @@ def by_web_form() -> dict[Decision, bool]:
 
 
 def by_plugin() -> dict[Decision, bool]:
-    class Rare(sampling.Sampler):
+    class Often(sampling.Sampler):
         def chance(self, run: Run, earlier: Any = None) -> Chance:
-            return Chance(0.25)
+            return Chance(0.75)
 
         def __str__(self) -> str:
-            return "rare"
+            return "often"
 
     def judged(run: Run) -> Score:
         step = StepRecord(name="s", model="m", cost=3.0)
@@ -366,7 +366,7 @@ def by_plugin() -> dict[Decision, bool]:
         provider = TracerProvider(resource=Resource({"service.name": "app"}), shutdown_on_exit=False)
         plugins = [
             Rule(scorer(id="judge", inline=True)(judged)),
-            Rule(scorer(id="half", inline=True)(lambda run: 1.0), sample=Rare()),
+            Rule(scorer(id="half", inline=True)(lambda run: 1.0), sample=Often()),
             Rule(good, when=lambda run: False),
             Rule(scorer(id="fails", inline=True)(lambda run: EVIL)),
         ]
@@ -378,7 +378,8 @@ def by_plugin() -> dict[Decision, bool]:
         pipeline.shutdown()
         labels = [e.outcome.label for e in seen.of("judge") if isinstance(e.outcome, Score)]
         assert {len(label or "") for label in labels} == {256}
-        return {**seen.effects(), "sample": 0 < len(seen.of("half")) < COUNT // 2}
+        chances = {each.sampled.probability for each in seen.of("half")}
+        return {**seen.effects(), "sample": chances == {0.75}}
 
 
 DRIVERS: Mapping[Channel, Callable[[], dict[Decision, bool]]] = {
