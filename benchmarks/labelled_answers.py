@@ -80,7 +80,7 @@ def sourced(name: str, source: str, text: str, right: bool, question: str, *, ag
 def faithbench(folder: Path) -> Iterator[Example]:
     """A text is wrong if any annotator marked an unwanted hallucination.
 
-    They agree if two marked one, or nobody anything worse than benign.
+    They agree if two annotators marked one, or if all marks are benign.
     """
     question = "Summarize the document."
     for path in sorted((folder / "FaithBench/data_for_release").glob("batch_*.json")):

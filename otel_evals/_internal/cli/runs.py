@@ -53,7 +53,7 @@ def _has_scores(path: str) -> bool:
     try:
         with open_file(path) as lines:
             return path != "-" and "evaluations" in read_json(lines.readline())
-    except Exception:  # whatever it is: reading it as OTLP tells
+    except Exception:  # OTLP's reader names the problem
         return False
 
 

@@ -251,7 +251,7 @@ def _now(function: Callable[..., Any], checks: Checks, fallback: Any, *, stream:
     def answer(*args: Any, **kwargs: Any) -> Any:
         with _call() as (traces, began):
             given = function(*args, **kwargs)
-            # A decorator without functools.wraps hides what the function is.
+            # A decorator without functools.wraps hides that a function is async.
             if inspect.isawaitable(given) or inspect.isasyncgen(given):
                 return _later(lambda: given, checks, fallback, stream=inspect.isasyncgen(given))()
             items = inspect.isgenerator(given)

@@ -118,7 +118,7 @@ def outcomes_of(scorer: Scorer, runs: Sequence[Run], at_once: int, done: Callabl
     """Score runs as a rule does; returns outcomes in the order of the runs."""
     config = Config(rules=(Rule(scorer, concurrency=at_once, timeout=_PATIENCE),))
     with closing(BatchScorer(config)) as batch:
-        # The engine tells runs apart by their ids, which examples need not have.
+        # The engine needs distinct trace ids, and examples may have none.
         futures = [
             batch.score(replace(run, trace_id=token_hex(16), root_span_id=token_hex(8))) for run in runs
         ]

@@ -158,7 +158,7 @@ def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
     module, _, name = value.partition(":")
     try:
         return getattr(importlib.import_module(module), name)(**(options or {}))
-    except Exception as error:  # a metric without the key of its judge, for instance
+    except Exception as error:  # such as a missing key of its judge
         raise ConfigError(field, f"{value!r} cannot be made: {error}") from error
 
 
