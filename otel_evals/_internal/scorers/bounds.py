@@ -8,7 +8,6 @@ longer one.
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import re
 import unicodedata
@@ -22,6 +21,7 @@ from typing import Any, Literal
 from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.util.installed import extra
+from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
 MAX_CHARS = 200_000
@@ -111,15 +111,11 @@ def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str
     absent = unreadable(run, reference, "output", most=most)
     if absent is not None:
         return absent
-    expected = whole_text(getattr(run, reference))
+    expected = as_text(getattr(run, reference))
     # `unreadable` measures texts only, and an expected answer may be an object.
     if len(expected) > most:
         return NotScored(reason=f"{reference}_too_long", explanation=f"more than {most} characters")
     return composed(expected), composed(run.output or "")
-
-
-def whole_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def round_half_up(value: float) -> float:

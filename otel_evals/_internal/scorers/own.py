@@ -31,7 +31,6 @@ from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError
 
 _MOST_CRITERIA = 100
-_MAX_CHARS = 50_000
 
 
 @dataclass(frozen=True)
@@ -146,14 +145,13 @@ def rubric(
     Raises:
         ConfigError: there are no criteria, `scale` is not positive, or the judge cannot be used.
     """
+    of_run: Any = criteria
     fixed = None if callable(criteria) else _parsed(criteria, id)
     if fixed == []:
         raise ConfigError(f"{id}.criteria", "is empty: name at least one")
 
     def prepare(params: AnyParams) -> list[Criterion] | NotScored:
-        found = fixed if fixed is not None else _of_run(criteria, params.run, id)
-        if isinstance(found, NotScored):
-            return found
+        found = _parsed(of_run(params.run) or (), id) if fixed is None else fixed
         if len(found) > _MOST_CRITERIA:
             return NotScored(reason="too_many_criteria", explanation=f"{len(found)} criteria")
         return found or NotScored(reason="no_criteria", explanation="this run has no criteria to judge by")
@@ -259,13 +257,6 @@ def _line(criterion: Criterion, verdict: Any) -> str:
     optional = "" if criterion.required else " (optional)"
     why = verdict.reason or verdict.words
     return f"{met}{optional}: {criterion.description}" + (f" ({why})" if why else "")
-
-
-def _of_run(criteria: Any, run: Run, scorer_id: str) -> list[Criterion] | NotScored:
-    found = criteria(run)
-    if isinstance(found, str) and len(found) > _MAX_CHARS:
-        return NotScored(reason="evidence_too_long", explanation=f"{len(found)} characters of criteria")
-    return [] if found is None else _parsed(found, scorer_id)
 
 
 def _parsed(criteria: Criteria, scorer_id: str) -> list[Criterion]:
