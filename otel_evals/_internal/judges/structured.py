@@ -82,7 +82,7 @@ class Ladder:
         """Fields of requests that the server refuses."""
         self.known: dict[str, StructuredOutput] = {}
         self.refusals: defaultdict[str, int] = defaultdict(int)
-        """In a row, by form: of the known rung; while none is known, server errors that may be refusals."""
+        """In a row, by form: of the known rung; while none is known, failures that may be no refusals."""
         self._paused_until = float("-inf")
 
     def leave_out(self, fields: Collection[str], model: str) -> None:
@@ -144,8 +144,8 @@ class TypedQuestion:
     async def by(self, ladder: Ladder) -> TypedAnswer:
         """Ask in the form that worked before, or find it from the top of the ladder.
 
-        A rung fails if the server refuses it, or ignores it and answers in another form. The last rung, and
-        one that worked before, are repaired instead.
+        A rung fails if the server refuses it, or ignores it and answers in another form; one that is only
+        ignored is tried again. The last rung, and one that worked before, are repaired instead.
         """
         form = self.schema.__qualname__
         # Read together, before the first wait: other questions of this form may change them meanwhile.
@@ -159,7 +159,7 @@ class TypedQuestion:
                 names_it = any(name in str(refusal) for name in request_fields(rung, self.schema))
                 if rung == known:
                     ladder.refused(form)
-                elif refusal.status == 500 and not names_it:
+                elif "failed_generation" in str(refusal) or (refusal.status == 500 and not names_it):
                     doubts = seen + 1
                 continue
             value, _ = self._read(answer)
@@ -168,13 +168,16 @@ class TypedQuestion:
             if value is not None:
                 ladder.worked(form, rung, doubts)
                 return value, answer
+            doubts = seen + 1
+        left_out = ladder.left_out
         try:
             found = await self.at(rungs[-1])
         except JudgeError:
             if searching:
                 ladder.gave_up()
             raise
-        ladder.worked(form, rungs[-1], doubts)
+        if ladder.left_out == left_out:  # if not, the refusals were of a field, and not of the forms
+            ladder.worked(form, rungs[-1], doubts)
         return found
 
     async def _ask(self, rung: StructuredOutput, refused: Callable[[JudgeError], bool]) -> Completion:
