@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
-from otel_evals._internal.judges.refusals import RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of, cost_of, field_of
 from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import in_thread
@@ -107,9 +106,7 @@ class LiteLLMJudge(ModelJudge):
         response = await load().acompletion(
             model=self.model, messages=messages, **{**given, **fields, **headers}
         )
-        if inside := getattr(response, "error", None):  # LiteLLM raises for most of them
-            raise RefusedError(status_inside(inside), {}, str(inside))
-        answer = completion_of(response)
+        answer = completion_of(response, {})
         # LiteLLM computes the cost from the usage: from an impossible usage, it is no cost.
         cost = cost_of(field_of(getattr(response, "_hidden_params", None), "response_cost"))
         return replace(answer, cost=cost if answer.usage is not None else None)

@@ -230,7 +230,8 @@ class ModelJudge(ABC):
                     answer = await self._answer(messages, {**sent, **form})
             except Exception as error:  # not kept as the cause: its text may contain the judge's key
                 failed = judge_error(error, self.model, self._credentials(), self._key_names())
-                said = plain_text(error, 4_000)
+                # LiteLLM leaves out the name of the field, which the error that it caught has.
+                said = f"{plain_text(error, 4_000)} {plain_text(error.__context__, 4_000)}"
             else:
                 if trial:
                     # The call has passed without it, so the server refuses this field.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import zlib
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.model_judge import ModelJudge
-from otel_evals._internal.judges.refusals import RefusedError, status_inside
+from otel_evals._internal.judges.refusals import RefusedError
 from otel_evals._internal.judges.replies import Completion, completion_of, field_of, first_of
 from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import of_this_loop
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _OPENAI = "https://api.openai.com/v1"
 # Bounds the memory that a server can fill with an answer without end.
 _MAX_BYTES = 1024 * 1024
+_COMMENTS = re.compile(r"\A(?:\s*:.*\n)*\s*")
 _clients: RunVar[dict[str, Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 
 
@@ -71,26 +73,25 @@ class OpenAICompatibleJudge(ModelJudge):
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
         status, headers, body = await self._post({"model": self.model, "messages": messages, **fields})
-        text, succeeded = body.decode("utf-8", "replace"), 200 <= status < 300
+        # Some servers send comments of event streams, and blanks, until there is an answer.
+        text = _COMMENTS.sub("", body.decode("utf-8-sig", "replace"))
+        succeeded = 200 <= status < 300
         try:
             answer = read_json(text) if succeeded else None
         except ValueError:
-            if text.lstrip()[:1] in ("", "{"):  # without a length, nothing else tells that a part is missing
+            if text[:1] in ("", "{"):  # without a length, nothing else tells that a part is missing
                 raise ConnectionError(f"the answer is empty or broke off: {text[:200]!r}") from None
             answer = None
-        choice = first_of(field_of(answer, "choices"))
-        # Even with status 200, the answer or its first choice may contain a provider's error.
-        if inside := field_of(answer, "error") or field_of(choice, "error"):
-            raise RefusedError(status_inside(inside), headers, text)
-        if not isinstance(field_of(choice, "message"), dict):
-            if 300 <= status < 400:
-                text = f"redirects, here to {headers.get('location')}, are not followed; fix: set `api_base`"
-            elif succeeded and text.startswith("data:"):
-                text = "the server streams its answer; fix: set `options` to {stream: false}"
-            elif succeeded:
-                text = f"not a chat completion: {text[:200]}"
-            raise RefusedError(status, headers, text)
-        return completion_of(answer)
+        completion = completion_of(answer, headers)
+        if isinstance(first_of(field_of(answer, "choices")), dict):
+            return completion
+        if 300 <= status < 400:
+            text = f"redirects, here to {headers.get('location')}, are not followed; fix: set `api_base`"
+        elif succeeded and text.startswith(("data:", "event:")):
+            text = "the server streams its answer; fix: set `options` to {stream: false}"
+        elif succeeded:
+            text = f"not a chat completion: {text[:200]}"
+        raise RefusedError(status, headers, text)
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request and read the response.
@@ -103,10 +104,8 @@ class OpenAICompatibleJudge(ModelJudge):
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         # As LiteLLM takes it: an option with headers, which is no field of the body.
-        extra_headers = body.get("extra_headers")
-        sent = {name: value for name, value in body.items() if name != "extra_headers"}
-        if isinstance(extra_headers, Mapping):
-            headers.update(extra_headers)
+        sent = dict(body)
+        headers.update(sent.pop("extra_headers", {}))
         # Connections belong to the event loop that has opened them.
         clients = of_this_loop(_clients, dict)
         client = clients.get(self._base) or clients.setdefault(self._base, _client_of(self._base))
@@ -118,7 +117,7 @@ class OpenAICompatibleJudge(ModelJudge):
                 if len(received) > _MAX_BYTES:
                     break
         answer = _uncompressed(bytes(received), response.headers.get("content-encoding", "identity"))
-        if max(len(received), len(answer)) > _MAX_BYTES:
+        if len(answer) > _MAX_BYTES:
             too_long = f"the answer is longer than {_MAX_BYTES} bytes"
             raise RefusedError(response.status_code, response.headers, too_long)
         return response.status_code, response.headers, answer
@@ -127,13 +126,18 @@ class OpenAICompatibleJudge(ModelJudge):
 def _uncompressed(received: bytes, encoding: str) -> bytes:
     """Decompress an answer, which some servers compress without being asked to, up to the bound."""
     if encoding in ("gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS + 32).decompress(received, _MAX_BYTES + 1)
-    return received if encoding == "identity" else f"compressed as {encoding}".encode()
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS + 32).decompress(received, _MAX_BYTES + 1)
+        except zlib.error as error:
+            raise ConnectionError(f"the answer is damaged ({encoding}): {error}") from None
+    return received if encoding in ("identity", "") else f"compressed as {encoding}".encode()
 
 
 def _client_of(api_base: str) -> httpx.AsyncClient:
     import httpx
 
+    # Azure's addresses have a query.
+    address, _, query = api_base.partition("?")
     # Loading the usual authorities takes long. Plain HTTP needs none; without any, no certificate is valid.
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if api_base.startswith("http:") else True
-    return httpx.AsyncClient(base_url=f"{api_base.rstrip('/')}/", follow_redirects=False, verify=verify)
+    return httpx.AsyncClient(base_url=address, params=query, follow_redirects=False, verify=verify)

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.plain import plain_text
 from otel_evals._internal.util.retry import retry_after
-from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
+from otel_evals.errors import (
+    JudgeError,
+    JudgeKeyError,
+    JudgeModelError,
+    JudgeRefusalError,
+    JudgeUnavailableError,
+)
 
-_E = TypeVar("_E", bound=BaseException)
 _SAID = 4_000
 """Characters of an error that are searched."""
-_NOT_THE_REQUEST = frozenset({401, 402, 403, 407, 408, 409, 413, 425, 429})
+_LATER = frozenset({408, 409, 425, 429, 498})
+"""Statuses below 500 after which a retry may help; 498 is Groq's for a lack of capacity."""
+_NOT_THE_REQUEST = _LATER | {401, 402, 403, 407, 413}
 """Statuses that another form of the request cannot change."""
+_PAGE = re.compile(r"(?is)<(?:!doctype|html)\b.*?<title[^>]*>|</title>.*")
+"""What stands around the title of an HTML page, as proxies answer."""
 _NO_KEY = re.compile(
     r"(?i)missing (?:credentials|[\w ]{0,20}api.?key)|unable to locate credentials|api_key client option must"
 )
-_NO_MODEL = re.compile(r"(?i)LLM Provider NOT provided|model_not_found")
+_NO_MODEL = re.compile(
+    r"(?i)LLM Provider NOT provided|model_not_found|\b(?:model|deployment)\b.{0,100}(?:not found|not exist)"
+    r"|not a valid model|unsupported model|no models loaded|model.{0,60}decommissioned"
+)
+_WITHHELD = re.compile(r"(?i)content.?(?:filter|policy|management)|moderation|flagged")
 _ANY_FORM = re.compile(
-    r"(?i)model_not_found|\bmodel\b.{0,100}(?:not found|does not exist)|LLM Provider NOT provided"
-    r"|context.?(?:length|window|size)|content.?(?:filter|policy)"
+    rf"{_NO_MODEL.pattern}|{_WITHHELD.pattern[4:]}|context.?(?:length|window|size)|api.?key"
+    r"|(?:prompt|input)\b.{0,20}too long|input token count|inputs. must have|max_new_tokens. must be"
 )
 """Refusals that do not depend on the form of the request."""
 _REFUSES = re.compile(
@@ -37,7 +50,16 @@ _WORDS = {
 }
 """Patterns of the fields that a judge sends by itself, which any mention refuses."""
 _BEFORE_NAME = "(?:: |(?:parameter|argument|field|option) )"
-_CODES = {"rate_limit_exceeded": 429, "overloaded_error": 503, "server_error": 500, "insufficient_quota": 429}
+_CODES = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "resource_exhausted": 429,
+    "throttling_exception": 429,
+    "insufficient_quota": 429,
+    "server_error": 500,
+    "overloaded_error": 503,
+    "unavailable": 503,
+}
 
 
 class RefusedError(Exception):
@@ -54,11 +76,11 @@ class FormRefusedError(JudgeError):
 
 def status_inside(error: Any) -> int:
     """Return the status of an error that a server put into a response of status 200."""
-    code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
-    if isinstance(code, str):
-        code = int(code) if code.isdecimal() and len(code) == 3 else _CODES.get(code)
+    given = error if isinstance(error, Mapping) else {}
+    codes = [str(given.get(name)).lower() for name in ("code", "status", "type")]
+    statuses = [int(code) if re.fullmatch("[45][0-9]{2}", code) else _CODES.get(code, 0) for code in codes]
     # 422 if there is no status: the request was refused, and a retry is of no use.
-    return code if isinstance(code, int) and 400 <= code < 600 else 422
+    return next(filter(None, statuses), 422)
 
 
 def judge_error(
@@ -72,9 +94,10 @@ def judge_error(
     import httpx
 
     status = getattr(error, "status_code", None)
-    status = status if isinstance(status, int) else None
+    if isinstance(status, str):  # LiteLLM's, of an error in a response of status 200
+        status = status_inside({"code": status})
     lost = _cause(error, httpx.TransportError)
-    text = plain_text(error, _SAID)
+    text = _PAGE.sub("", plain_text(error, _SAID))
     # A client's own text may leave out why the connection was lost.
     if lost is not None and str(lost) not in text:
         text = f"{plain_text(lost, 1_000)}: {text}"
@@ -86,20 +109,25 @@ def judge_error(
     request = getattr(lost, "_request", None)  # `request` raises if there is none
     place = f" at {request.url.host}" if request is not None else ""
     message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
-    connection = lost is not None or isinstance(error, ConnectionError | TimeoutError)
     # APIConnectionError, of LiteLLM and of openai, is no ConnectionError of Python.
-    connection = connection or "Connection" in type(error).__name__
-    retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
+    lost_by_name = "Connection" in type(error).__name__
+    connection = lost is not None or lost_by_name or isinstance(error, ConnectionError | TimeoutError)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(error, "headers", None)
+    retryable = status is not None and (status in _LATER or status >= 500)
     key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"
     translated: JudgeError
     if _NO_KEY.search(said):  # some report it as a server error
         translated = JudgeKeyError(f"{model}: there is no API key: set {key}. {said}")
+    elif status in (400, 403) and _WITHHELD.search(said):
+        translated = JudgeRefusalError(f"{model}: the provider withheld the answer ({status}): {said}")
     elif status in (401, 403):
-        translated = JudgeKeyError(f"{model}: the provider refused the key ({status}): check {key}. {said}")
+        translated = JudgeKeyError(
+            f"{model}: the provider refused the key or access ({status}): check {key}. {said}"
+        )
+    elif connection or retryable:
+        translated = JudgeUnavailableError(message, retry_after=retry_after(headers))
     elif status == 404 or _NO_MODEL.search(said):
         translated = JudgeModelError(f"{model}: there is no such model: check `model` and `api_base`. {said}")
-    elif connection or retryable:
-        translated = JudgeUnavailableError(message, retry_after=retry_after(_headers(error)))
     else:
         translated = JudgeError(message)
     translated.status = None if connection else status  # LiteLLM reports a lost connection as a 500
@@ -107,20 +135,14 @@ def judge_error(
     return translated
 
 
-def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
-    """Return the first exception of a kind among an exception and its causes."""
+def _cause(error: BaseException | None, kind: type[BaseException]) -> Any:
+    """Return the first exception of a kind among an exception and its causes, or None."""
     # Bounded: a chain of causes can be a circle.
     for _ in range(10):
         if error is None or isinstance(error, kind):
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _headers(error: Exception) -> Mapping[str, str]:
-    own: Mapping[str, str] | None = getattr(error, "litellm_response_headers", None)
-    own = own or getattr(error, "headers", None)
-    return own or getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 # --- refused forms and fields ---
@@ -133,8 +155,6 @@ def never(error: JudgeError) -> bool:
 def refuses_request(error: JudgeError) -> bool:
     """Return True if the server understood the request and refused it; another form may be accepted."""
     if error.status is None or not 400 <= error.status < 500 or error.status in _NOT_THE_REQUEST:
-        return False
-    if error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError"):
         return False
     return not _ANY_FORM.search(str(error))
 
@@ -160,6 +180,6 @@ def _names(said: str, field: str, refuses: bool) -> bool:
     if field in _WORDS:
         return re.search(rf"(?i)(?<![a-z]){_WORDS[field]}(?![a-z])", said) is not None
     # Quoted, perhaps in JSON, or where only a name can stand.
-    name = re.escape(field)
-    named = rf"""(?<!\w)(?:['"`]{name}\\?['"`]|{name} (?:is|are|was|does)\b)|{_BEFORE_NAME}{name}(?!\w)"""
+    name = re.escape(field).replace("_", "_?")  # xAI writes it in camel case
+    named = rf"""(?i)(?<!\w)(?:['"`]{name}\\?['"`]|{name} (?:is|are|was|does)\b)|{_BEFORE_NAME}{name}(?!\w)"""
     return refuses and re.search(named, said) is not None

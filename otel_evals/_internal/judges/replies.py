@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from otel_evals._internal.judges.refusals import RefusedError, status_inside
 from otel_evals._internal.model import Usage
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.redaction.secrets import redact_secrets
@@ -20,6 +21,8 @@ from otel_evals.errors import JudgeCutError, JudgeEmptyError, JudgeRefusalError,
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
+_OTHERS = "provider_specific_fields"
+"""Where LiteLLM keeps fields that it does not know."""
 _MOST_TOKENS = 10**9
 _MAX_CHARS = 400_000
 _MAX_WORK = 4 * _MAX_CHARS
@@ -44,8 +47,8 @@ _REASONS = {
     *("comment", "note", "evidence"),
 }
 """Fields whose content decides nothing."""
-_SORRY = r"(?:(?:i.?m|i am|we are)? ?(?:very )?sorry\b|i apologi[sz]e)"
-_CANNOT = r"\bi (?:can.?t|cannot|won.?t|will not|am (?:not able|unable))\b"
+_SORRY = r"(?:(?:i.?m|i am|we are)? ?(?:very )?sorry\b|i apologi[sz]e|unfortunately|as an ai\b)"
+_CANNOT = r"\b(?:i (?:can.?t|cannot|won.?t|will not)|i(?: am|.?m) (?:not able|unable))\b"
 _ANSWER = r"\b(?:answer|assist|comply|continue|do that|engage|evaluate|fulfil|help|judge|provide)"
 _REFUSAL = re.compile(rf"(?i)\W{{0,5}}(?:{_SORRY}.{{0,40}})?{_CANNOT}.{{0,40}}{_ANSWER}")
 _DECODER = JSONDecoder(strict=False)  # models write line breaks into strings
@@ -65,17 +68,28 @@ class Completion:
     refusal: str = ""
 
 
-def completion_of(response: Any) -> Completion:
-    """Return the answer in a chat completion: an object of LiteLLM, or a mapping."""
+def completion_of(response: Any, headers: Mapping[str, str]) -> Completion:
+    """Return the answer in a chat completion: an object of LiteLLM, or a mapping.
+
+    Raises:
+        RefusedError: it, or its first choice, contains a provider's error, whatever its status is.
+    """
     choice = first_of(field_of(response, "choices"))
-    message, usage = field_of(choice, "message"), field_of(response, "usage")
+    message, usage, others = (
+        field_of(choice, "message"),
+        field_of(response, "usage"),
+        field_of(choice, _OTHERS),
+    )
+    for place in (response, choice, others):
+        if inside := field_of(place, "error"):
+            raise RefusedError(status_inside(inside), headers, str(inside))
     return Completion(
         text=_text_of(message),
         model=_text(response, "model"),
-        finish_reason=_text(choice, "finish_reason"),
+        finish_reason=_text(others, "native_finish_reason") or _text(choice, "finish_reason"),
         usage=usage_of(usage),
         cost=cost_of(field_of(usage, "cost")),
-        refusal=_text(message, "refusal") or _text(field_of(message, "provider_specific_fields"), "refusal"),
+        refusal=_text(message, "refusal") or _text(field_of(message, _OTHERS), "refusal"),
     )
 
 

@@ -23,6 +23,7 @@ from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUna
 from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import hallucination
 from tests.support import PYTHONPATH
+from tests.support.recording_server import recording_server
 from tests.support.runs import a_run, tool
 from tests.support.stub_openai import Misbehave, StubOpenAI
 
@@ -107,7 +108,7 @@ def test_a_temperature_that_the_model_refuses_is_left_out() -> None:
     assert "temperature" not in stub.requests[0]
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 429, 498, 500, 502, 503])
 def test_a_busy_provider_is_unavailable_after_one_call(make: Make, status: int) -> None:
     busy = Misbehave("status", status, {"retry-after": "7"})
     with StubOpenAI(busy) as stub, pytest.raises(JudgeUnavailableError) as caught:
@@ -251,6 +252,15 @@ def test_the_key_of_the_environment_is_for_the_server_of_the_environment(
         run(lambda: OpenAICompatibleJudge("stub", api_base=other.url).ask(TEXT))
     assert own.headers[0]["authorization"] == f"Bearer {KEY}"
     assert "authorization" not in other.headers[0]
+
+
+def test_the_query_of_an_address_stays_behind_the_path() -> None:
+    with recording_server() as server:
+        judge = OpenAICompatibleJudge("stub", api_base=f"{server.url}/v1?api-version=1")
+        with pytest.raises(JudgeError):
+            run(lambda: judge.ask(TEXT))
+    (request,) = server.requests
+    assert (request.path, request.query) == ("/v1/chat/completions", {"api-version": ["1"]})
 
 
 def test_a_model_name_or_mapping_selects_the_judge() -> None:

@@ -123,7 +123,9 @@ NONE_AT_ALL: list[tuple[Raw, type[JudgeReplyError], int]] = [
     (Raw(message={"content": None, "refusal": "I can't judge that."}), JudgeRefusalError, 1),
     (Raw("", choice={"finish_reason": "content_filter"}), JudgeRefusalError, 1),
     (Raw("I'm sorry, but I can't help with that."), JudgeRefusalError, 1),
+    (Raw("Unfortunately, I'm unable to evaluate this."), JudgeRefusalError, 1),
     (Raw('{"verdict": "ye', choice={"finish_reason": "length"}), JudgeCutError, 1),
+    (Raw("", choice={"finish_reason": "model_length"}), JudgeCutError, 1),
     (Raw("<think>First, the", choice={"finish_reason": "length"}), JudgeCutError, 1),
     (Raw(""), JudgeEmptyError, 6),
     (Raw(f"<think>{YES}</think>"), JudgeEmptyError, 6),
@@ -139,6 +141,13 @@ def test_a_refusal_an_empty_and_a_cut_reply_are_named(
     with StubOpenAI(act) as stub, pytest.raises(error) as caught:
         anyio.run(make(api_base=stub.url).ask, TYPED)
     assert caught.value.attempts == calls
+
+
+def test_a_choice_without_a_message_is_read_by_its_finish_reason() -> None:
+    with StubOpenAI(Raw(whole={"choices": [{"finish_reason": "length"}]})) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url)
+        with pytest.raises(JudgeCutError):
+            anyio.run(judge.ask, TYPED)
 
 
 def test_an_answer_that_was_cut_after_its_object_counts(make: Make) -> None:

@@ -12,9 +12,9 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from otel_evals.errors import BudgetExceededError, JudgeError, JudgeUnavailableError
+from otel_evals.errors import BudgetExceededError, JudgeError, JudgeRefusalError, JudgeUnavailableError
 from otel_evals.judges import Budget, JudgeLimits, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
-from tests.support.recording_server import Reply, recording_server
+from tests.support.recording_server import RecordedRequest, Reply, recording_server
 from tests.support.stub_openai import Misbehave, Raw, StubOpenAI
 
 Make = Callable[..., LiteLLMJudge | OpenAICompatibleJudge]
@@ -85,6 +85,28 @@ def test_a_refused_field_is_left_out_from_then_on(
     assert all(kept <= request.keys() for request in stub.requests)
     if field == "max_tokens":
         assert stub.requests[-1]["max_completion_tokens"] == 50
+    if request_ is TYPED:
+        assert stub.requests[-1]["response_format"]["type"] == "json_schema", "it was not the form"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Unsupported parameter.", "param": "reasoning_effort"},
+        "Model stub does not support parameter reasoningEffort.",
+    ],
+)
+def test_a_field_may_be_named_in_another_place_or_case(make: Make, error: Any) -> None:
+    def reply(request: RecordedRequest) -> Reply:
+        if "reasoning_effort" in request.body:
+            return Reply(400, json.dumps({"error": error}).encode())
+        return Reply(200, GOOD)
+
+    with recording_server() as server:
+        server.reply = reply
+        judge = make(api_base=server.url, options={"reasoning_effort": "low"})
+        assert often(judge, TEXT, 2) == ["so", "so"]
+    assert len(server.requests) == 3
 
 
 def test_a_word_that_only_looks_like_an_option_is_none(make: Make) -> None:
@@ -123,13 +145,30 @@ def test_a_server_that_takes_neither_limit_gets_none(make: Make) -> None:
     [
         "This model's maximum context length is 4096 tokens, and max_tokens is 1000",
         "blocked by the content filter at temperature 0",
+        "inputs tokens + `max_new_tokens` must be <= 4096. Given: 4000",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed",
+        "API key not valid. Please pass a valid API key.",
+        "stub is not a valid model ID",
     ],
 )
 def test_an_error_about_something_else_is_one(make: Make, text: str) -> None:
     with StubOpenAI(Misbehave("status", 400)) as stub:
         stub.error_text = text
         with pytest.raises(JudgeError):
-            often(make(api_base=stub.url, max_tokens=50), TEXT, 1)
+            often(make(api_base=stub.url, max_tokens=50), TYPED, 1)
+    assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(400, "triggering the content management policy"), (403, "moderation: your input was flagged")],
+)
+def test_an_answer_that_the_provider_withholds_is_a_refusal(make: Make, status: int, text: str) -> None:
+    with StubOpenAI(Misbehave("status", status)) as stub:
+        stub.error_text = text
+        with pytest.raises(JudgeRefusalError, match=f"withheld .*{text}"):
+            often(make(api_base=stub.url), TYPED, 1)
     assert len(stub.requests) == 1
 
 
@@ -151,28 +190,46 @@ def test_an_error_inside_of_a_success_is_an_error_with_its_code(make: Make, act:
     assert caught.value.status == act.whole["error"]["code"]
 
 
-def test_an_error_in_the_choice_or_by_name_is_retried_too() -> None:
-    for act in (
-        Raw(choice={"error": {"code": 503, "message": "away"}, "finish_reason": "error"}),
-        Raw(whole={"choices": [], "error": {"code": "rate_limit_exceeded", "message": "away"}}),
+def test_an_error_in_the_choice_or_by_name_is_retried_too(make: Make) -> None:
+    for act, status in (
+        (Raw(choice={"error": {"code": 503, "message": "away"}, "finish_reason": "error"}), 503),
+        (Raw(whole={"choices": [], "error": {"code": "rate_limit_exceeded", "message": "away"}}), 429),
     ):
-        with StubOpenAI(act) as stub, pytest.raises(JudgeUnavailableError):
-            often(OpenAICompatibleJudge("stub", api_base=stub.url), TEXT, 1)
+        with StubOpenAI(act) as stub, pytest.raises(JudgeUnavailableError, match="away") as caught:
+            often(make(api_base=stub.url), TEXT, 1)
+        assert caught.value.status == status
+
+
+@pytest.mark.parametrize("code", [{"type": "overloaded_error"}, {"status": "RESOURCE_EXHAUSTED"}])
+def test_an_error_inside_may_have_its_code_elsewhere(code: dict[str, str]) -> None:
+    with StubOpenAI(Raw(whole={"choices": [], "error": code})) as stub, pytest.raises(JudgeUnavailableError):
+        often(OpenAICompatibleJudge("stub", api_base=stub.url), TEXT, 1)
 
 
 # --- answers in other forms of HTTP ---
 
 
 GOOD = json.dumps({"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}).encode()
+_PAGE = f"<!DOCTYPE html><!-- {'x' * 900} --><html><head><title>api | Bad gateway</title></head></html>"
 ODD = {
     "created": Reply(201, GOOD),
+    "comments and a mark before it": Reply(200, b"\xef\xbb\xbf: PROCESSING\n\n: PROCESSING\n\n  " + GOOD),
     "compressed without being asked": Reply(200, gzip.compress(GOOD), {"Content-Encoding": "gzip"}),
     "cut off, without a length that tells": Reply(200, GOOD[:40]),
     "empty": Reply(200, b""),
     "a compressed error": Reply(503, gzip.compress(b"too busy"), {"Content-Encoding": "gzip"}),
-    "events": Reply(200, b"data: {}\n\ndata: [DONE]\n\n", {"Content-Type": "text/event-stream"}),
+    "damaged": Reply(200, gzip.compress(GOOD)[:-8] + bytes(8), {"Content-Encoding": "gzip"}),
+    "proxy's page": Reply(502, _PAGE.encode(), {"Content-Type": "text/html"}),
+    "events": Reply(200, b": hi\n\ndata: {}\n\ndata: [DONE]\n\n", {"Content-Type": "text/event-stream"}),
 }
-ERRORS = {"cut": "broke off", "emp": "is empty", "a c": "503: too busy", "eve": "stream: false"}
+ERRORS = {
+    "cut": "broke off",
+    "emp": "is empty",
+    "a c": "503: too busy",
+    "dam": r"is damaged \(gzip\)",
+    "pro": r"502: api \| Bad gateway$",
+    "eve": "stream: false",
+}
 
 
 @pytest.mark.parametrize("how", ODD)
