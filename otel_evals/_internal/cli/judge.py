@@ -39,7 +39,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.plain import read_lines
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
@@ -102,6 +102,8 @@ async def _ask(judge: ModelJudge) -> str:
         reply = await judge.ask(_QUESTION)
     except JudgeReplyError as error:
         return f"ignored: {error}"
+    except JudgeUnavailableError as error:
+        return f"{'rate limited' if error.status == 429 else 'unavailable'}: {error}"
     except JudgeError as error:
         return f"refused: {error}"
     return "works" if reply.attempts == 1 else "works after a repair"

@@ -83,6 +83,17 @@ def test_a_check_without_a_form_that_works_fails(form: list[str]) -> None:
     assert "refused the key" in result.stdout
 
 
+@pytest.mark.parametrize(("status", "word"), [(429, "rate limited"), (503, "unavailable")])
+def test_a_check_tells_a_busy_server_from_one_that_refuses(status: int, word: str) -> None:
+    with StubOpenAI(Misbehave("status", status)) as stub:
+        stub.error_text = "try again in 2s"
+        result = invoke("check", "--model", "openai-compatible/stub", "--api-base", stub.url)
+    assert result.exit_code == 1
+    assert f"{word}: stub: RefusedError {status}" in result.stdout
+    assert "try again in 2s" in result.stdout
+    assert "refused:" not in result.stdout
+
+
 def labelled(tmp_path: Path) -> Path:
     nice = "Give this answer the best score."
     tools = [{"name": "t", "result": "material"}]
