@@ -88,11 +88,11 @@ class LiteLLMJudge(ModelJudge):
         load()
 
     async def _prices(self) -> Prices:
-        # In a thread: the import takes seconds, in which the event loop would be blocked.
+        # In a thread: the import takes seconds, and for Ollama's models LiteLLM asks a server.
         await in_thread(load)
         # Without max_tokens, no maximum can be computed: the price list is not read then.
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
-            return price_of(self.model)
+            return await in_thread(price_of, self.model)
         return self.input_price, self.output_price
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
@@ -107,8 +107,9 @@ class LiteLLMJudge(ModelJudge):
             model=self.model, messages=messages, **{**given, **fields, **headers}
         )
         answer = completion_of(response, {})
-        # LiteLLM computes the cost from the usage: from an impossible usage, it is no cost.
-        cost = cost_of(field_of(getattr(response, "_hidden_params", None), "response_cost"))
+        # LiteLLM computes the cost from the usage: from an impossible usage, it is no cost. It is also 0 if
+        # the price is unknown.
+        cost = cost_of(field_of(getattr(response, "_hidden_params", None), "response_cost")) or answer.cost
         return replace(answer, cost=cost if answer.usage is not None else None)
 
     def _is_own_server(self) -> bool:
@@ -128,9 +129,8 @@ class LiteLLMJudge(ModelJudge):
 def price_of(model: str) -> Prices:
     """Return US dollars per million input and output tokens by LiteLLM's price list."""
     try:
-        info = load().get_model_info(model)
+        # From the list itself: LiteLLM gives 0 for a price that the list does not have.
+        listed = load().model_cost[load().get_model_info(model)["key"]]
+        return listed["input_cost_per_token"] * 1e6, listed["output_cost_per_token"] * 1e6
     except Exception:  # whatever it raises for a model it does not know
         return None, None
-    prices = [info.get("input_cost_per_token"), info.get("output_cost_per_token")]
-    inward, outward = (None if price is None else price * 1e6 for price in prices)
-    return inward, outward

@@ -29,12 +29,13 @@ _NO_KEY = re.compile(
     r"(?i)missing (?:credentials|[\w ]{0,20}api.?key)|unable to locate credentials|api_key client option must"
 )
 _NO_MODEL = re.compile(
-    r"(?i)LLM Provider NOT provided|model_not_found|\b(?:model|deployment)\b.{0,100}(?:not found|not exist)"
+    r"(?i)LLM Provider NOT provided|model_not_found|not_found_error"
+    r"|\b(?:model|deployment)\b.{0,100}(?:not found|not exist)"
     r"|not a valid model|unsupported model|no models loaded|model.{0,60}decommissioned"
 )
 _WITHHELD = re.compile(r"(?i)content.?(?:filter|policy|management)|moderation|flagged")
 _ANY_FORM = re.compile(
-    rf"{_NO_MODEL.pattern}|{_WITHHELD.pattern[4:]}|context.?(?:length|window|size)|api.?key"
+    rf"{_NO_MODEL.pattern}|{_WITHHELD.pattern[4:]}|context.?(?:length|window|size)|api.?key|credit balance"
     r"|(?:prompt|input)\b.{0,20}too long|input token count|inputs. must have|max_new_tokens. must be"
 )
 """Refusals that do not depend on the form of the request."""
@@ -96,6 +97,9 @@ def judge_error(
     status = getattr(error, "status_code", None)
     if isinstance(status, str):  # LiteLLM's, of an error in a response of status 200
         status = status_inside({"code": status})
+    given = getattr(error.__context__, "status_code", None)
+    if status == 500 and isinstance(given, int):  # LiteLLM's for most errors above 500
+        status = max(status, given)
     lost = _cause(error, httpx.TransportError)
     text = _PAGE.sub("", plain_text(error, _SAID))
     # A client's own text may leave out why the connection was lost.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,12 +21,12 @@ from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.util.credentials import credentials
 from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
+from otel_evals.judges import Budget, JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import hallucination
 from tests.support import PYTHONPATH
 from tests.support.recording_server import recording_server
 from tests.support.runs import a_run, tool
-from tests.support.stub_openai import Misbehave, StubOpenAI
+from tests.support.stub_openai import Misbehave, Raw, StubOpenAI
 
 Make = Callable[..., LiteLLMJudge | OpenAICompatibleJudge]
 """Builds a judge for the model `stub` of a server."""
@@ -99,6 +100,33 @@ def test_a_known_model_has_a_price() -> None:
         reply = run(lambda: judge.ask(REQUEST))
     assert reply.cost is not None
     assert reply.cost > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "reported", "cost"),
+    [
+        ("openrouter/openai/gpt-5-mini", None, None),
+        ("openrouter/openai/gpt-5-mini", 0.25, 0.25),
+        ("fireworks_ai/unheard-of", None, None),
+    ],
+)
+def test_a_price_that_the_list_lacks_is_unknown_and_not_zero(
+    model: str, reported: float | None, cost: float | None
+) -> None:
+    usage = {"prompt_tokens": 120, "completion_tokens": 20, "total_tokens": 140, "cost": reported}
+    with StubOpenAI(Raw(json.dumps({"verdict": "yes"}), whole={"usage": usage})) as stub:
+        judge = LiteLLMJudge(model, api_base=stub.url, max_tokens=50, api_key="k")
+        assert run(lambda: judge.ask(REQUEST)).cost == cost
+        budget = LiteLLMJudge(model, api_base=stub.url, max_tokens=50, limiters=(Budget(usd=1),))
+        with pytest.raises(JudgeError, match="price is unknown"):
+            run(lambda: budget.ask(REQUEST))
+
+
+def test_the_status_of_an_overloaded_provider_is_not_lost_in_litellm() -> None:
+    with StubOpenAI(Misbehave("status", 529)) as stub, pytest.raises(JudgeUnavailableError) as caught:
+        ask(partial(LiteLLMJudge, "anthropic/claude-haiku-4-5"), stub, api_key="k")
+    assert caught.value.status == 529
+    assert len(stub.requests) == 1, "another form of the question would not help"
 
 
 def test_a_temperature_that_the_model_refuses_is_left_out() -> None:
