@@ -17,7 +17,13 @@ from otel_evals._internal.model import Usage
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.util.plain import as_text
-from otel_evals.errors import JudgeCutError, JudgeEmptyError, JudgeRefusalError, JudgeReplyError
+from otel_evals.errors import (
+    JudgeCutError,
+    JudgeEmptyError,
+    JudgeError,
+    JudgeRefusalError,
+    JudgeUnavailableError,
+)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -177,7 +183,7 @@ def without_thoughts(text: str) -> str:
     return "".join(parts if thinks else [*parts, text[begin:]]).strip()
 
 
-def no_answer(completion: Completion, model: str, *, typed: bool = True) -> JudgeReplyError | None:
+def no_answer(completion: Completion, model: str, *, typed: bool = True) -> JudgeError | None:
     """Return the error of an answer that the model withheld or could not finish; None for any other.
 
     A text may begin like a refusal, and is of use if it is cut; a typed answer has been read in vain before.
@@ -185,15 +191,15 @@ def no_answer(completion: Completion, model: str, *, typed: bool = True) -> Judg
     said = without_thoughts(completion.text)
     why = f"{model} ({completion.finish_reason or 'no finish reason'})"
     finish = finish_reason(completion.finish_reason)
-    if completion.refusal or finish in ("refused", "blocked"):
+    if completion.refusal or finish in ("refused", "blocked") or (typed and _REFUSAL.match(said)):
         why_not = redact_secrets(completion.refusal or said)[:200]
         return JudgeRefusalError(f"{why} refused to answer: {why_not!r}")
+    if finish == "error":
+        return JudgeUnavailableError(f"{why}: the server broke its answer off")
     if finish == "length" and (typed or not said):
         return JudgeCutError(f"{why}: the answer was cut off; fix: raise the judge's max_tokens")
     if not said:
         return JudgeEmptyError(f"{why} gave an empty answer")
-    if typed and _REFUSAL.match(said):
-        return JudgeRefusalError(f"{why} refused to answer: {redact_secrets(said)[:200]!r}")
     return None
 
 

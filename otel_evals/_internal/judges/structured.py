@@ -19,7 +19,7 @@ from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.judges.refusals import FormRefusedError, may_refuse_form, never, refuses_request
 from otel_evals._internal.judges.replies import Completion, no_answer, parse_reply
 from otel_evals._internal.redaction.secrets import redact_secrets
-from otel_evals.errors import JudgeEmptyError, JudgeError, JudgeReplyError
+from otel_evals.errors import JudgeEmptyError, JudgeError, JudgeReplyError, JudgeUnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +28,8 @@ StructuredOutput = Literal["json_schema", "json_object_schema", "tool", "json_ob
 LADDER: tuple[StructuredOutput, ...] = get_args(StructuredOutput)
 _WITH_SCHEMA = ("json_object_schema", "json_object", "prompt")
 """Rungs that show the schema in the prompt, since the server may enforce less, or only JSON."""
+_FOR_ONCE = re.compile(r"(?s).*failed_generation|500(?!.*(?:response_format|tools|tool_choice))")
+"""Status and text of errors that may be due to one question, and not to the form."""
 _PAUSE = 60.0
 _REFUSALS = 3
 
@@ -156,10 +158,9 @@ class TypedQuestion:
                 # On a rung that has worked before, a server error is an outage and no refusal.
                 answer = await self._ask(rung, refuses_request if rung == known else may_refuse_form)
             except FormRefusedError as refusal:
-                names_it = any(name in str(refusal) for name in request_fields(rung, self.schema))
                 if rung == known:
                     ladder.refused(form)
-                elif "failed_generation" in str(refusal) or (refusal.status == 500 and not names_it):
+                elif _FOR_ONCE.match(f"{refusal.status} {refusal}"):
                     doubts = seen + 1
                 continue
             value, _ = self._read(answer)
@@ -188,8 +189,8 @@ class TypedQuestion:
         """Parse an answer; a refusal or a cut one raises, since asking again would bring the same."""
         value, complaint = parse_reply(answer.text, self.schema)
         withheld = no_answer(answer, self.model) if value is None else None
-        # An empty answer is none of these: another form, or the repair, may bring a full one.
-        if withheld is not None and not isinstance(withheld, JudgeEmptyError):
+        # Not after an empty or a broken answer: another form, or the repair, may bring a full one.
+        if withheld is not None and not isinstance(withheld, JudgeEmptyError | JudgeUnavailableError):
             raise withheld
         return value, complaint
 

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from otel_evals._internal.judges.replies import parse_reply
-from otel_evals.errors import JudgeCutError, JudgeEmptyError, JudgeRefusalError, JudgeReplyError
+from otel_evals.errors import (
+    JudgeCutError,
+    JudgeEmptyError,
+    JudgeError,
+    JudgeRefusalError,
+    JudgeUnavailableError,
+)
 from otel_evals.judges import JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from tests.support.stub_openai import Raw, StubOpenAI
 
@@ -119,7 +125,8 @@ def test_the_arguments_of_a_tool_call_may_be_decoded() -> None:
         assert anyio.run(judge.ask, TYPED).value.verdict == "yes"
 
 
-NONE_AT_ALL: list[tuple[Raw, type[JudgeReplyError], int]] = [
+NONE_AT_ALL: list[tuple[Raw, type[JudgeError], int]] = [
+    (Raw("", choice={"finish_reason": "insufficient_system_resource"}), JudgeUnavailableError, 6),
     (Raw(message={"content": None, "refusal": "I can't judge that."}), JudgeRefusalError, 1),
     (Raw("", choice={"finish_reason": "content_filter"}), JudgeRefusalError, 1),
     (Raw("I'm sorry, but I can't help with that."), JudgeRefusalError, 1),
@@ -135,7 +142,7 @@ NONE_AT_ALL: list[tuple[Raw, type[JudgeReplyError], int]] = [
 
 @pytest.mark.parametrize(("act", "error", "calls"), NONE_AT_ALL)
 def test_a_refusal_an_empty_and_a_cut_reply_are_named(
-    make: Make, act: Raw, error: type[JudgeReplyError], calls: int
+    make: Make, act: Raw, error: type[JudgeError], calls: int
 ) -> None:
     """A refusal or a cut would come again, so it is not repaired; an empty reply may be due to the form."""
     with StubOpenAI(act) as stub, pytest.raises(error) as caught:
