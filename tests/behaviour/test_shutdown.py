@@ -110,7 +110,20 @@ def test_runs_sent_while_it_ends_are_counted_or_refused() -> None:
     stop.set()
     sender.join()
     stats = ended(app)
-    assert 0 <= sent[0] - stats.seen <= stats.losses.get("intake_full", 0)
+    assert 0 <= sent[0] - stats.seen <= stats.losses.get("root_not_ended_at_shutdown", 0)
+
+
+def test_spans_that_end_after_the_provider_was_shut_down_are_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = App(one)
+    app.run()
+    app.provider.shutdown()
+    app.run()
+    app.run()
+    stats = ended(app)
+    assert (stats.rules["one"].scored, stats.losses) == (1, {"root_not_ended_at_shutdown": 6})
+    assert caplog.text.count("scoring was shut down") == 1
 
 
 def test_a_run_whose_root_has_not_ended_counts_once() -> None:

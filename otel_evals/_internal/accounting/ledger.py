@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -80,15 +80,15 @@ class Ledger:
     def add_rules(self, names: Iterable[str]) -> None:
         self._rules = {**{name: RuleCounts() for name in names}, **self._rules}
 
-    def stats(self, refused: int = 0) -> Stats:
-        """Return all counters; `refused` counts items that the engine's full intake refused."""
+    def stats(self, refused: Mapping[str, int] | None = None) -> Stats:
+        """Return all counters; `refused` counts what the engine's intake refused, by reason."""
         for _ in range(_MOST_READS):
             before = self._changes
             stats = Stats(
                 seen=self._seen,
                 eligible=self._eligible,
                 ignored=dict(self._ignored),
-                losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
+                losses={**self._losses, **(refused or {})},
                 repeated=self._repeated,
                 not_kept=self.not_kept,
                 rules={name: rule.snapshot() for name, rule in self._rules.items()},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from otel_evals._internal.capture.items import (
@@ -16,9 +18,16 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.model.spans import size_of_event, size_of_span
 from otel_evals._internal.util.bounded_cache import BoundedCache
 
+_logger = logging.getLogger(__name__)
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
 _REMEMBERED: Final = 10_000
+
+
+_ENDED = (
+    "scoring was shut down, and what ends from now on is not scored: root_not_ended_at_shutdown counts it; "
+    "fix: shut the tracer provider down last, or call configure again"
+)
 
 
 class IntakeLevel(NamedTuple):
@@ -49,6 +58,8 @@ class Backlog:
         self.bytes = 0  # of the waiting items that were measured
         self._refused: dict[int, int] = {}
         """Refused items by thread: no thread waits for another, or for itself in a signal handler."""
+        self._full = sys.maxsize
+        """Items that were refused before the end."""
         self.traces: BoundedCache[int, None] = BoundedCache(_REMEMBERED)
         """Ids of the newest ten thousand traces with refused items."""
 
@@ -77,12 +88,21 @@ class Backlog:
 
     def close(self) -> None:
         self.capacity = self.free = 0
+        self._full = self.refused
 
     @property
     def refused(self) -> int:
         """Items that were refused."""
         # A copy: another thread may add its key meanwhile, which fails an iteration.
         return sum(list(self._refused.values()))
+
+    @property
+    def losses(self) -> Mapping[str, int]:
+        """Items that were refused, by reason."""
+        refused = self.refused
+        full = min(refused, self._full)
+        counts = {"intake_full": full, "root_not_ended_at_shutdown": refused - full}
+        return {reason: count for reason, count in counts.items() if count}
 
     def refuse(self, count: int) -> None:
         """Count items without remembering their traces."""
@@ -91,6 +111,8 @@ class Backlog:
 
     def lose(self, item: Any) -> None:
         """Count a refused item, and remember that its trace is incomplete."""
+        if self._full == self.refused:  # the first one since the end
+            _logger.warning(_ENDED)
         self.refuse(1)
         trace_id = _trace_of(item)
         if trace_id is not None:

@@ -173,7 +173,7 @@ class Engine(Stages):
             "or the application's own sampler did not sample it."
         )
         if refused := self.thread.backlog.refused:
-            yield f"The full intake refused {refused} spans or log records; this trace's may be among them."
+            yield f"A full or closed intake refused {refused} spans or log records; this trace's may be one."
         if len(self.ledger.trace_log) >= MAX_TRACES:
             yield f"The trace log keeps only the last {len(self.ledger.trace_log)} traces."
 

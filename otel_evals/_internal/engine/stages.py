@@ -124,7 +124,7 @@ class Stages:
 
     def stats(self) -> Stats:
         """Return all counters at this moment."""
-        stats = self.ledger.stats(self.thread.backlog.refused)
+        stats = self.ledger.stats(self.thread.backlog.losses)
         if waiting := self.conversations.waiting:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return stats

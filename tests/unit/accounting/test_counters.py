@@ -175,7 +175,7 @@ class Conservation(RuleBasedStateMachine):
         assert {key: getattr(stats, key) for key in self.runs} == self.runs
         assert {name: asdict(each) for name, each in stats.rules.items()} == self.rules
         assert self.ledger.pending == len(self.pending)
-        assert self.ledger.stats(refused=3).losses == {**self.runs["losses"], "intake_full": 3}
+        assert self.ledger.stats({"intake_full": 3}).losses == {**self.runs["losses"], "intake_full": 3}
         assert len(self.ledger.trace_log) == len(self.traces)
         for trace_id, expected in self.traces.items():
             trace: Any = self.ledger.trace_log.get(trace_id)

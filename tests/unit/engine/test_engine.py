@@ -81,7 +81,7 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
         a.engine.close(deadline)
         agent_run(a.tracer)
         stats = a.engine.stats()
-        assert (stats.rules["one"].scored, stats.losses) == (1, {"intake_full": 3})
+        assert (stats.rules["one"].scored, stats.losses) == (1, {"root_not_ended_at_shutdown": 3})
         assert not a.engine.flush(0.1)
         assert not a.engine.health(60.0, closed=True).thread_alive
 
