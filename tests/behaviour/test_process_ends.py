@@ -251,3 +251,9 @@ def test_sigint_ends_as_it_would_without_us(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=SECONDS)
     assert "KeyboardInterrupt" in errors
     assert len(lines(tmp_path / "scores.jsonl")) == 20
+
+
+def test_what_was_delivered_before_os_exit_is_not_scored_by_the_next_process(tmp_path: Path) -> None:
+    program = PROGRAM.replace("shutdown_timeout=5", "journal=sys.argv[1] + '.journal'")
+    check(tmp_path, start(tmp_path, "pipeline.force_flush(); provider.force_flush(); os._exit(0)", program))
+    check(tmp_path, start(tmp_path, "", program.partition("for _")[0]))

@@ -280,6 +280,8 @@ class Engine(Stages):
                 settled = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
             delivered = await self._deliveries.flush(deadline - time.monotonic())
+        if self._left is not None:
+            self._left.poll(pause=0.0)  # the process may end without a further moment
         return delivered and not self.scorer.open
 
     def shutdown(self, deadline: float) -> None:

@@ -29,7 +29,6 @@ HAS_FILE_LOCKS = fcntl is not None
 _logger = logging.getLogger(__name__)
 _SEGMENT_BYTES: Final = 8 * 1024 * 1024
 _MAX_BYTES: Final = 2**30
-_MOST_UNWRITTEN: Final = 64
 _FOLDER: Final = re.compile(r"\d{20}-[0-9a-f]{8}")
 _ADOPTIONS: Final = 3
 _STUCK_SECONDS: Final = 300.0
@@ -64,7 +63,7 @@ class Journal:
         self._current: Segment | None = None
         self._number = 0
         self._size = 0
-        self._of: dict[bytes, list[Segment]] = {}
+        self._of: dict[bytes, set[Segment]] = {}
         """The segments with a key that is not done."""
         self._locks: dict[Path, IO[bytes]] = {}
 
@@ -84,15 +83,10 @@ class Journal:
                 return False
             try:
                 segment = self._current or self._begin()
-                before = segment.size
-                # Keys that are done go along with new entries, which saves writes of their own.
-                segment.write([done(segment.unwritten), *entries] if segment.unwritten else entries)
+                self._write(segment, entries)
             except OSError as error:
                 self._report("write", f"{self._all} cannot be written: {error}")
                 return False
-            # Only after the write: if it fails, they go along with the next one.
-            segment.unwritten.clear()
-            self._size += segment.size - before
             self._problems.pop("write", None)
             self._know(segment, [key for entry in entries for key in entry.keys])
             if segment.size >= self._max_segment:
@@ -102,15 +96,13 @@ class Journal:
     def done(self, *keys: bytes) -> None:
         """Note keys that are done; deletes the files that have no others."""
         with self._lock:
-            for key in keys:
-                for segment in self._of.pop(key, ()):
-                    segment.keys.discard(key)
-                    segment.unwritten.append(key)
-                    if not segment.keys:
-                        self._delete(segment)
-                    # An adopted segment gets no further entries that could take its keys along.
-                    elif segment.path.parent != self._folder or len(segment.unwritten) >= _MOST_UNWRITTEN:
-                        self._write_done(segment)
+            for segment in {each for key in keys for each in self._of.pop(key, ())}:
+                segment.keys.difference_update(keys)
+                if segment.keys:
+                    with contextlib.suppress(OSError):  # then they are done again after a crash
+                        self._write(segment, [done(keys)])
+                else:
+                    self._delete(segment)
 
     def adopt(self) -> Iterator[Entry]:
         """Take over the folders of ended processes; yields their entries that are not done, oldest first."""
@@ -124,7 +116,6 @@ class Journal:
         """End this process's part; what is not done stays for the next process."""
         with self._lock:
             for segment in {segment for segments in self._of.values() for segment in segments}:
-                self._write_done(segment)
                 # Only a crash counts as an attempt: this process has ended well.
                 name = segment.path.name.split(".")[0]
                 with contextlib.suppress(OSError):
@@ -158,9 +149,7 @@ class Journal:
     def _know(self, segment: Segment, keys: Collection[bytes]) -> None:
         segment.keys.update(keys)
         for key in keys:
-            segments = self._of.setdefault(key, [])
-            if segment not in segments:
-                segments.append(segment)
+            self._of.setdefault(key, set()).add(segment)
 
     def _delete(self, segment: Segment) -> None:
         self._size -= segment.size
@@ -170,11 +159,10 @@ class Journal:
             segment.path.unlink(missing_ok=True)
         self._leave(segment.path.parent)
 
-    def _write_done(self, segment: Segment) -> None:
-        if segment.unwritten:
-            with contextlib.suppress(OSError):  # then they are done again after a crash
-                segment.write([done(segment.unwritten)])
-            segment.unwritten.clear()
+    def _write(self, segment: Segment, entries: Collection[Entry]) -> None:
+        before = segment.size
+        segment.write(entries)
+        self._size += segment.size - before
 
     def _unlocked(self) -> list[Path]:
         """Lock and return the folders of ended processes, oldest first."""

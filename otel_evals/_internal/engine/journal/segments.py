@@ -63,8 +63,6 @@ class Segment:
     keys: set[bytes] = field(default_factory=set)
     """The keys that are not done."""
     size: int = 0
-    unwritten: list[bytes] = field(default_factory=list)
-    """Keys that are done, which the file does not say yet."""
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Append entries, which then survive the process."""
