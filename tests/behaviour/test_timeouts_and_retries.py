@@ -193,11 +193,24 @@ def test_what_a_scorer_does_to_its_event_loop_ends_neither_scoring_nor_delivery(
     app = App(scorer(id="odd", version="1")(function), instant)
     for count in (1, 2):
         app.run()
-        app.pipeline.force_flush(10_000)  # which may be cancelled too
+        assert app.pipeline.force_flush(10_000)
         assert len(app.scored.wait_for(count, SECONDS)) == count
     assert app.pipeline.health().thread_alive
     assert app.rule("instant").scored == 2
     assert app.pipeline.stats().check() == []
+
+
+def test_a_scorer_that_cancels_all_tasks_fails_no_other_evaluation() -> None:
+    @scorer(version="1")
+    async def slow(run: Run) -> float:
+        await asyncio.gather(asyncio.sleep(0.05), asyncio.sleep(0.05))  # tasks of its own
+        return 1.0
+
+    app = App(slow, scorer(id="odd", version="1")(cancels_everybody))
+    for _ in range(3):
+        app.run()
+    app.settle()
+    assert (app.rule("slow").scored, app.rule("odd").scored) == (3, 3)
 
 
 def test_a_full_queue_drops_and_counts() -> None:

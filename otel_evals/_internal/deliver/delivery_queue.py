@@ -24,7 +24,7 @@ from otel_evals._internal.deliver.retry import (
     reason_of,
 )
 from otel_evals._internal.model import Evaluation, ScoredRun
-from otel_evals._internal.util.calls import hide_task, outcome_of
+from otel_evals._internal.util.calls import outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text
 from otel_evals._internal.util.retry import backoff
@@ -94,7 +94,6 @@ class DeliveryQueue:
 
     async def run(self) -> None:
         """Deliver until closed and empty; on cancellation, count the rest as dropped."""
-        hide_task()
         # The destination's own HTTP client must not show up in traces.
         attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:

@@ -18,7 +18,7 @@ from otel_evals._internal.deliver.destination import Destination, DestinationSta
 from otel_evals._internal.deliver.retry import Limits
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
-from otel_evals._internal.util.calls import hide_task, outcome_of
+from otel_evals._internal.util.calls import outcome_of
 from otel_evals._internal.util.error_log import log_error
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,6 @@ class FanOut:
         if self._started:
             return
         self._started = True
-        hide_task()
         await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:

@@ -28,7 +28,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.stages import Stages
 from otel_evals._internal.model import Loss, NotScored
-from otel_evals._internal.util.calls import hide_task, must_propagate
+from otel_evals._internal.util.calls import must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
 
 _T = TypeVar("_T")
@@ -189,8 +189,6 @@ class Engine(Stages):
         """Run a coroutine on the thread; errors are logged, not raised in the application."""
 
         async def contained() -> _T | None:
-            # A scorer may cancel every task in `asyncio.all_tasks`, and must not cancel this one.
-            hide_task()
             try:
                 return await work()
             except BaseException as error:

@@ -27,7 +27,6 @@ from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
-from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.version import __version__
 
 _logger = logging.getLogger(__name__)
@@ -119,7 +118,6 @@ class Deliveries:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        hide_task()
         # Not a task group: if one of them fails, the other continues until the loop ends.
         await asyncio.gather(self.fan_out.run(), self._report_all_picks())
 
@@ -134,7 +132,6 @@ class Deliveries:
         await self.fan_out.shutdown(max(0.1, seconds))
 
     async def _report_all_picks(self) -> None:
-        hide_task()
         while True:
             await asyncio.sleep(_PICKS_SECONDS)
             await self._report_picks()

@@ -40,7 +40,7 @@ from otel_evals._internal.scorers.kit.scorer import (
     attempted_at_once,
     ended_early,
 )
-from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, hide_task, in_thread
+from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, in_thread
 from otel_evals._internal.util.error_log import log_error, safely
 
 _logger = logging.getLogger(__name__)
@@ -290,7 +290,6 @@ class RuleQueue:
     async def prepare(self) -> None:
         """Call the scorer's `prepare` on another thread; evaluations wait until it returns."""
         if not self._ready:
-            hide_task()
             # Logged on that thread: not every exception can cross threads.
             problem = f"{self.rule.scorer_id} failed to prepare"
             await in_thread(lambda: safely(self.scorer.prepare, problem), abandon_on_cancel=True)

@@ -41,7 +41,6 @@ from otel_evals._internal.read.runs import find_runs, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled
-from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -261,7 +260,6 @@ class Stages:
 
     async def background(self) -> None:
         """Prepare the scorers and deliver to destinations, until cancelled."""
-        hide_task()
         limiter = current_default_thread_limiter()
         # anyio's limit is one for all callers: no rule may wait for threads that another occupies.
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))

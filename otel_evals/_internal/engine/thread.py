@@ -32,7 +32,6 @@ _AT_ONCE: Final = 32
 """Batches that may be taken at once after a rest; one more per gathering time."""
 _IDLE_SECONDS = 5.0
 _AFTER_ERROR_SECONDS = 1.0
-_FIRST_STEPS = 5
 _LONGEST_START = 5.0
 _LOOK_SECONDS = 0.002  # polled: the frame that would set an event may be interrupted by the caller
 _START_AGAIN_SECONDS = 0.1
@@ -228,8 +227,6 @@ class EngineThread:
         background.add_done_callback(report_death)
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(self._executor)
-        for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
-            await asyncio.sleep(0)
         self._ready = True
         self._wake()
         if self.backlog.capacity == 0:  # `stop` came before there was a loop

@@ -96,7 +96,6 @@ async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float | None = 
     """
 
     async def contained() -> Any:
-        hide_task()
         try:
             with fail_after(seconds):
                 return await ask()
@@ -104,6 +103,7 @@ async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float | None = 
             return error
 
     task = asyncio.ensure_future(contained())
+    hide_task(task)
     try:
         # `wait` raises only if the caller's own task is cancelled.
         await asyncio.wait({task})
@@ -158,12 +158,17 @@ class _Here(threading.local):
 _hidden = _Here()
 
 
-def hide_task() -> None:
-    """Hide the current task from users' functions that use `asyncio.all_tasks`."""
-    unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
-    if (task := asyncio.current_task()) is not None:
-        unregister(task)
-        _hidden.tasks.add(task)
+def hide_task(task: Any) -> None:
+    """Hide a task from users' functions that use `asyncio.all_tasks`."""
+    asyncio._unregister_task(task)  # as asyncio says for tasks of others
+    _hidden.tasks.add(task)
+
+
+def hidden_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """Create a task that users' functions do not find, as a loop's task factory."""
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    hide_task(task)
+    return task
 
 
 def of_this_loop(variable: RunVar[_Result], make: Callable[[], _Result]) -> _Result:

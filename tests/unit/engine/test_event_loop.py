@@ -106,7 +106,7 @@ def test_hidden_tasks_end_with_their_loop() -> None:
     ended = []
 
     async def forever() -> None:
-        hide_task()
+        hide_task(asyncio.current_task())
         try:
             await asyncio.sleep(3_600)
         finally:
