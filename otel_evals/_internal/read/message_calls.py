@@ -39,7 +39,7 @@ class MessageCalls:
     def __init__(self) -> None:
         self.calls: list[MessageCall] = []
         self.unplaced: list[Part] = []
-        """Results without a call, of the list of messages that has most of them."""
+        """Results without a call, of the last list with most of them: the outermost agent speaks last."""
         self.walks: list[list[list[MessageCall]]] = []
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str | None, MessageCall] = {}
@@ -83,7 +83,7 @@ class MessageCalls:
         if len(walk) > 1:
             self.walks.append(walk)
         # Requests repeat the results of earlier ones: a sum would count them twice.
-        if len(unplaced) > len(self.unplaced):
+        if len(unplaced) >= len(self.unplaced):
             self.unplaced = unplaced
 
     def _recognise(self, messages: Sequence[Message]) -> None:

@@ -219,7 +219,7 @@ def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:
     error = call.error
     if status == "error" and error in (None, "error") and isinstance(mentioned.result, str):
         # In messages, a failed call has its error as the result.
-        error = mentioned.result
+        error = mentioned.result or error
     return replace(
         call,
         id=call.id or mentioned.id,

@@ -228,6 +228,9 @@ def smolagents() -> SpanConvention:
 
 def _smolagents_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     reader.rewrite_messages(_plain)
+    # Spans of agents without a name have that of the class.
+    if kind is OperationKind.AGENT and reader.span.name[:1].islower():
+        reader.offer("agent_name", reader.span.name.removesuffix(".run"))
     return kind
 
 
