@@ -12,24 +12,12 @@ from otel_evals_instrumentation._internal.readers.events import named_events
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import (
-    first_count,
-    kind_named,
-    kinds,
-    make_usage,
-    words,
-)
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, usage_in, words
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
 
 
-_COUNTS = {
-    "input_tokens": "input_token_count",
-    "output_tokens": "output_token_count",
-    "cache_read_tokens": "cached_token_count",
-    "reasoning_tokens": "reasoning_token_count",
-}
-_CODEX_KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
+_CODEX_KINDS = kinds(agent="session_task.turn", inference="handle_responses")
 
 
 def codex() -> SpanConvention:
@@ -77,7 +65,7 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
     """Add the tokens of a response, unless the span has its own, and read the model."""
-    more = make_usage({name: first_count(event.attributes, (key,)) for name, key in _COUNTS.items()})
+    more = usage_in(event.attributes)
     if more is not None and "input_tokens" not in reader.found_at:
         reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
     reader.offer("request_model", event.attributes.get("model"))

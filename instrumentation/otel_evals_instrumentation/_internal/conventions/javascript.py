@@ -47,8 +47,7 @@ def flue() -> SpanConvention:
 def _flue_kind(span: SpanRecord) -> OperationKind | None:
     if "gen_ai.operation.name" in span.attributes:
         return None
-    kind = next((kind for key, kind in _BY_KEY.items() if key in span.attributes), None)
-    return kind or OperationKind.OTHER
+    return next((kind for key, kind in _BY_KEY.items() if key in span.attributes), OperationKind.OTHER)
 
 
 # --- VoltAgent: `entity.*`, `agent.messages`, `llm.messages`, plain `input` and `output` ---
@@ -58,7 +57,6 @@ def voltagent() -> SpanConvention:
     """Return the convention of VoltAgent's own tracing."""
     return SpanConvention(
         name="voltagent",
-        content="always on",
         scopes=("@voltagent/",),
         markers=words(
             """voltagent.operation_id voltagent.conversation_id agent.messages llm.messages
@@ -111,7 +109,6 @@ def mastra() -> SpanConvention:
     """Return the convention of Mastra's OpenTelemetry exporter."""
     return SpanConvention(
         name="mastra",
-        content="always on",
         scopes=("@mastra/",),
         markers=("mastra.span.type",),
         names=AttributeNames(
@@ -190,7 +187,6 @@ def genkit() -> SpanConvention:
     """Return the convention of Genkit."""
     return SpanConvention(
         name="genkit",
-        content="always on",
         scopes=("genkit",),
         markers=("genkit:type", "genkit:name"),
         names=AttributeNames(

@@ -46,7 +46,6 @@ def langfuse() -> SpanConvention:
             conversation_id="""
                 session.id langfuse.trace.metadata.thread_id langfuse.observation.metadata.thread_id
             """,
-            user_id="user.id langfuse.user.id",
             agent_name="langfuse.observation.metadata.lc_agent_name",
             error="langfuse.observation.status_message",
         ),

@@ -16,11 +16,10 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import read_sys
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.values import mapping, parse, unmasked
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_of_function, words
 
 _OWN = "langwatch."
 _OF_MODELS = frozenset(words("operation.name request.model response.model", "gen_ai."))
-_KINDS = kinds(inference="llm", agent="agent", tool="tool", retrieval="rag", workflow="workflow chain")
 
 
 def langwatch() -> SpanConvention:
@@ -36,7 +35,6 @@ def langwatch() -> SpanConvention:
                 langwatch.thread.id gen_ai.conversation.id langwatch.thread_id langwatch.langgraph.thread_id
                 thread_id
             """,
-            user_id="langwatch.user.id langwatch.user_id user.id user_id",
         ),
         kind_of=_kind,
         records_turns=True,
@@ -45,7 +43,7 @@ def langwatch() -> SpanConvention:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    known = _KINDS.get(str(span.attributes.get(_OWN + "span.type")))
+    known = KINDS.get(str(span.attributes.get(_OWN + "span.type")))
     if known is not None:
         return known
     # Only models and agents have conversations.

@@ -23,7 +23,6 @@ from otel_evals_instrumentation._internal.readers.tool_values import (
 )
 from otel_evals_instrumentation._internal.readers.values import is_masked, listed, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import (
-    KINDS,
     LANGCHAIN,
     ROLES,
     kind_named,
@@ -35,7 +34,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 
 
 _KIND = "gen_ai.span.kind"
-_LOONGSUITE_KINDS = {**KINDS, "entry": OperationKind.WORKFLOW}
 
 
 def loongsuite() -> SpanConvention:
@@ -54,7 +52,7 @@ def loongsuite() -> SpanConvention:
             documents="retrieval.documents retrieval.documents.* retrieval.document output.value",
             query="retrieval.query input.value",
         ),
-        kind_of=lambda span: kind_named(span.attributes.get(_KIND), _LOONGSUITE_KINDS),
+        kind_of=lambda span: kind_named(span.attributes.get(_KIND)),
         records_turns=True,
         refine=_loongsuite_refine,
     )
@@ -87,7 +85,6 @@ def monocle() -> SpanConvention:
     """Return the convention of Monocle."""
     return SpanConvention(
         name="monocle",
-        content="always on",
         order=LIBRARY,
         scopes=("monocle_apptrace",),
         markers=("monocle_apptrace.version",),

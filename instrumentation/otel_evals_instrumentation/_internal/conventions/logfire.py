@@ -7,21 +7,16 @@ from otel_evals_instrumentation._internal.readers.attribute_names import Attribu
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kinds, words
 
 # By the beginning of a template; the first that matches counts.
-_TEMPLATES = {
-    "OpenAI Agents trace": OperationKind.WORKFLOW,
-    "Agent run": OperationKind.AGENT,
-    "Function": OperationKind.TOOL,
-    "Responses API": OperationKind.INFERENCE,
-    "Chat Completion": OperationKind.INFERENCE,
-    "Chat completion": OperationKind.INFERENCE,
-    "Completion with": OperationKind.INFERENCE,
-    "Message with": OperationKind.INFERENCE,
-    "streaming response from": OperationKind.INFERENCE,
-    "Embedding Creation": OperationKind.EMBEDDING,
-}
+_TEMPLATES = kinds(
+    workflow="OpenAI",
+    agent="Agent",
+    tool="Function",
+    inference="Responses Chat Completion Message streaming",
+    embedding="Embedding",
+)
 _CLIENTS = ("logfire.openai", "logfire.anthropic")
 _ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens", "duration"))
 
@@ -30,7 +25,6 @@ def logfire() -> SpanConvention:
     """Return the convention of Logfire's integrations; pydantic-ai has its own."""
     return SpanConvention(
         name="logfire",
-        content="always on",
         scopes=words("logfire.openai logfire.anthropic logfire.claude logfire.google"),
         markers=("agent_trace_id",),
         names=AttributeNames(

@@ -22,7 +22,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import first_text, listed, mapping, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds
 
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
@@ -31,11 +31,7 @@ _MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
 _SYSTEM_KEYS = tuple(f'"{key}":' for key in SYSTEM_KEYS)
 _MODEL_OF = re.compile(r"_meta=\{'model': '([^'\\]+)'")
 """The model in the repr of Haystack's messages."""
-_EVENTS = {
-    ("tool", "success"): OperationKind.TOOL,
-    ("tool", "error"): OperationKind.TOOL,
-    ("backend", "start"): OperationKind.INFERENCE,
-}
+_EVENTS = kinds(tool="tool.success tool.error", inference="backend.start")
 """Kinds of BeeAI's event spans, by group and event."""
 _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
 """BeeAI's event spans such as `tool.search.wikipedia.success-12`: group, name, event and number."""
@@ -236,7 +232,7 @@ def _kind_of_event(span: SpanRecord) -> OperationKind | None:
     if event is None:  # later versions record the event's path as an attribute
         is_event = "metadata.path" in span.attributes and "metadata.class_name" not in span.attributes
         return OperationKind.OTHER if is_event else None
-    return _EVENTS.get((event[1], event[3]), OperationKind.OTHER)
+    return _EVENTS.get(f"{event[1]}.{event[3]}", OperationKind.OTHER)
 
 
 _OF_MODELS = frozenset(
@@ -273,11 +269,6 @@ TABLE = SpanConvention(
         request_model="llm.request.model_name llm.model_name embedding.model_name",
         response_model="llm.response.model_name llm.model_name",
         finish="llm.finish_reason",
-        input_tokens="llm.token_count.prompt",
-        output_tokens="llm.token_count.completion",
-        cache_read_tokens="llm.token_count.prompt_details.cache_read",
-        reasoning_tokens="llm.token_count.completion_details.reasoning",
-        conversation_id="session.id",
         agent_name="""
             ag2.recipient.name agent.name gen_ai.agent.name graph.node.name agno.agent graph.node.id
         """,

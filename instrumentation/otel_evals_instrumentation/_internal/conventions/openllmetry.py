@@ -25,12 +25,11 @@ from otel_evals_instrumentation._internal.readers.values import (
     parse,
     unflatten,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
 
 # --- OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*` ---
 
 
-_KINDS = kinds(workflow="workflow", agent="agent", tool="tool", inference="llm", other="task")
 _MCP = "opentelemetry.instrumentation.mcp"
 """Scope whose results are wrapped in `{"result": ...}`."""
 
@@ -77,11 +76,6 @@ def openllmetry() -> SpanConvention:
             input_tokens="llm.usage.prompt_tokens",
             output_tokens="llm.usage.completion_tokens",
             usage="crewai.crew.usage_metrics",
-            conversation_id="""
-                traceloop.association.properties.session_id traceloop.association.properties.thread_id
-                traceloop.association.properties.conversation_id
-            """,
-            user_id="traceloop.association.properties.user_id",
             finish="""
                 gen_ai.response.finish_reasons gen_ai.completion.0.finish_reason
                 llm.completions.0.finish_reason
@@ -168,7 +162,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return kind_of_step(span)
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
         return OperationKind.WORKFLOW
-    return kind_named(span.attributes.get("traceloop.span.kind"), _KINDS)
+    return kind_named(span.attributes.get("traceloop.span.kind"))
 
 
 # --- LlamaIndex as Traceloop instruments it: every step is a task, and its output shows the kind ---

@@ -50,7 +50,8 @@ def otel_genai() -> SpanConvention:
             gen_ai.usage.output_tokens gen_ai.usage.prompt_tokens gen_ai.usage.completion_tokens
             gen_ai.prompt gen_ai.prompt.content gen_ai.prompt.0.role gen_ai.prompt.0.content
             gen_ai.completion gen_ai.completion.content gen_ai.completion.0.role
-            gen_ai.completion.0.content gen_ai.completion.0.tool_calls.0.name tool_args"""
+            gen_ai.completion.0.content gen_ai.completion.0.tool_calls.0.name tool_args
+            judgment.span_kind confident.span.type netra.span.type"""
         ),
         read_prompt=_read_prompt,
     )

@@ -31,7 +31,6 @@ def braintrust() -> SpanConvention:
     """Return the convention of Braintrust's SDKs."""
     return SpanConvention(
         name="braintrust",
-        content="always on",
         scopes=("braintrust",),
         order=PLATFORM,
         markers=words(
@@ -86,8 +85,6 @@ def laminar() -> SpanConvention:
             output="gen_ai.output.messages gen_ai.completion.* lmnr.span.output",
             arguments="gen_ai.tool.call.arguments lmnr.span.input",
             result="gen_ai.tool.call.result lmnr.span.output",
-            conversation_id="lmnr.association.properties.session_id",
-            user_id="lmnr.association.properties.user_id",
         ),
         kind_of=_laminar_kind,
         records_turns=True,
@@ -121,7 +118,6 @@ def langsmith() -> SpanConvention:
                 langsmith.trace.session_id langsmith.metadata.session_id langsmith.metadata.thread_id
                 langsmith.metadata.conversation_id
             """,
-            user_id="langsmith.metadata.user_id",
             agent_name="langsmith.metadata.lc_agent_name",
             name="langsmith.trace.name",
         ),
@@ -142,7 +138,6 @@ def mlflow() -> SpanConvention:
     """Return the convention of MLflow's tracing."""
     return SpanConvention(
         name="mlflow",
-        content="always on",
         scopes=("mlflow",),
         order=PLATFORM,
         markers=words("mlflow.spanType mlflow.spanInputs mlflow.spanOutputs"),

@@ -75,12 +75,6 @@ def vercel_ai() -> SpanConvention:
                 generateObject.usage.inputTokenDetails.cacheReadTokens
             """,
             reasoning_tokens="ai.usage.reasoningTokens ai.usage.outputTokenDetails.reasoningTokens",
-            conversation_id="""
-                ai.telemetry.metadata.sessionId ai.telemetry.metadata.session.id
-                ai.telemetry.metadata.threadId ai.telemetry.metadata.conversationId
-                ai.telemetry.metadata.chatId
-            """,
-            user_id="ai.telemetry.metadata.userId ai.telemetry.metadata.user.id",
             agent_name="ai.telemetry.functionId resource.name",
         ),
         kind_of=_kind,

@@ -129,52 +129,59 @@ GEN_AI = AttributeNames(
         gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
         gen_ai.prompt_json gen_ai.request.messages
         input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs
+        judgment.input confident.span.input
     """,
     output="""
         gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
         gen_ai.completion.content gen_ai.completion_json gen_ai.response.messages gen_ai.response.text
         output events llm.output_messages.* output.value
-        langfuse.observation.output mlflow.spanOutputs
+        langfuse.observation.output mlflow.spanOutputs judgment.output confident.span.output
     """,
     system="""
         gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt
         system_instructions
     """,
-    tool_name="gen_ai.tool.name tool_name",
+    tool_name="gen_ai.tool.name tool_name confident.tool.name",
     tool_id="gen_ai.tool.call.id",
     arguments="""
         gen_ai.tool.call.arguments gen_ai.tool.arguments gen_ai.tool.input tool_arguments tool_args input
-        input.value mlflow.spanInputs
+        input.value mlflow.spanInputs judgment.input confident.span.input
     """,
     result="""
         gen_ai.tool.call.result gen_ai.tool.result gen_ai.tool.output tool_response
-        code.function.return.value output output.value mlflow.spanOutputs
+        code.function.return.value output output.value mlflow.spanOutputs judgment.output
+        confident.span.output
     """,
     documents="gen_ai.retrieval.documents gen_ai.memory.records",
     query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text",
-    definitions="gen_ai.tool.definitions",
-    provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider",
-    request_model="gen_ai.request.model gen_ai.request_model llm.model_name model",
+    definitions="gen_ai.tool.definitions gen_ai.request.tool.definitions",
+    provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider",
+    request_model="""
+        gen_ai.request.model gen_ai.request_model llm.model_name model judgment.llm.model confident.llm.model
+    """,
     response_model="gen_ai.response.model gen_ai.response_model mlflow.llm.model",
     response_id="gen_ai.response.id",
     finish="gen_ai.response.finish_reasons gen_ai.response.finish_reason",
     input_tokens="""
         gen_ai.usage.input_tokens gen_ai.usage.prompt_tokens gen_ai.response.prompt_tokens
-        llm.token_count.prompt
+        llm.token_count.prompt confident.llm.input_token_count
     """,
     output_tokens="""
         gen_ai.usage.output_tokens gen_ai.usage.completion_tokens gen_ai.response.completion_tokens
-        llm.token_count.completion
+        llm.token_count.completion confident.llm.output_token_count
     """,
     cache_read_tokens="""
         gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens
         gen_ai.usage.cache_read_tokens gen_ai.usage.cached_input_tokens gen_ai.usage.input_cached_tokens
+        gen_ai.usage.input_tokens.cache_read gen_ai.usage.input_tokens.cached
+        agentscope.usage.cache_input_tokens
         gen_ai.usage.details.cache_read_tokens gen_ai.usage.details.cache_read_input_tokens
         llm.token_count.prompt_details.cache_read
     """,
     cache_write_tokens="""
         gen_ai.usage.cache_write.input_tokens gen_ai.usage.cache_creation.input_tokens
         gen_ai.usage.cache_creation_input_tokens gen_ai.usage.cache_write_tokens
+        gen_ai.usage.input_tokens.cache_creation agentscope.usage.cache_creation_input_tokens
         gen_ai.usage.details.cache_write_tokens gen_ai.usage.details.cache_creation_input_tokens
         llm.token_count.prompt_details.cache_write
     """,
@@ -183,7 +190,7 @@ GEN_AI = AttributeNames(
         gen_ai.usage.details.reasoning_tokens gen_ai.usage.thinking_tokens
         llm.token_count.completion_details.reasoning
     """,
-    usage="gen_ai.usage.details gen_ai.usage",
+    usage="gen_ai.usage.details gen_ai.usage judgment.usage.metadata",
     # Platforms' SDKs add their ids to any span; an application sets Langfuse's itself.
     conversation_id=f"""
         langfuse.session.id gen_ai.conversation.id session.id gen_ai.thread.id langwatch.thread.id
@@ -191,17 +198,18 @@ GEN_AI = AttributeNames(
         {_in_metadata("session_id sessionId session.id thread_id threadId")}
         {_in_metadata("conversation_id conversationId chat_id chatId")}
         gen_ai.session.id conversation.id session_id thread_id conversation_id langwatch.thread_id
-        mlflow.trace.session
+        mlflow.trace.session judgment.session_id confident.trace.thread_id netra.session_id
     """,
     # The last ones are sent to the model's provider.
     user_id=f"""
         user.id enduser.id langfuse.user.id langwatch.user.id
         langfuse.trace.metadata.langfuse_user_id langfuse.observation.metadata.langfuse_user_id
         {_in_metadata("user_id userId user.id")}
-        gen_ai.user.id user_id langwatch.user_id mlflow.trace.user
+        gen_ai.user.id user_id trpc.go.agent.runner.user_id langwatch.user_id mlflow.trace.user
+        judgment.customer_id confident.trace.user_id netra.user_id
         llm.user gen_ai.request.user enduser.pseudo.id
     """,
-    agent_name="gen_ai.agent.name gen_ai.agent agent.name",
+    agent_name="gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name confident.agent.name",
     name="gen_ai.workflow.name gen_ai.data_source.id",
     error="error.message exception.message span.error.message",
     error_type="error.type exception.type gen_ai.tool.error.type",

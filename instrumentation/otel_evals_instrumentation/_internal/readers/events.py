@@ -20,7 +20,7 @@ from otel_evals_instrumentation._internal.readers.values import (
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _DETAILS = frozenset(
-    ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
+    words("client.inference.operation.details content.prompt content.completion usage", "gen_ai.")
 )
 _MESSAGES = frozenset(
     words("prompt choice system.message user.message assistant.message tool.message", "gen_ai.")

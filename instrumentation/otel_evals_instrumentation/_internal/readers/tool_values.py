@@ -85,8 +85,11 @@ def unwrapped_result(part: Part) -> Part:
 _TYPES = ("text", "json", "error-text", "error-json", "content")
 """Types of results in Vercel's AI SDK."""
 _MEDIA = words("image image_url input_image audio input_audio computer_screenshot")
+_OF_TEXTS = frozenset(words("type text content annotations meta _meta"))
+_OF_BLOCKS = frozenset((*_OF_TEXTS, *words("id created_at finished_at")))
 _OF_BEDROCK = {"content", "status", "toolUseId"}
-_OF_MCP = {"content", "isError", "structuredContent", "_meta"}
+_OF_MCP = {"content", "isError", "structuredContent", "_meta", "meta"}
+_OF_AGENTSCOPE = {"content", "state", "metadata", "id"}
 
 
 def result_value(value: Any) -> Any:
@@ -124,7 +127,8 @@ def _is_text(item: Any) -> bool:
     return (
         isinstance(item, dict)
         and isinstance(item.get("text", item.get("content")), str)
-        and set(item) <= {"type", "text", "content", "annotations", "meta", "_meta"}
+        # A text with an id and no type is a tool's own record.
+        and item.keys() <= (_OF_BLOCKS if "type" in item else _OF_TEXTS)
         and item.get("type", "text") == "text"
     )
 
@@ -136,7 +140,8 @@ def _text_in(items: Iterable[dict[str, Any]]) -> Any:
 
 
 def _is_envelope(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value))
+    is_plain = value.keys() <= _OF_MCP or value.keys() == _OF_AGENTSCOPE
+    return isinstance(value.get("content"), (list, tuple)) and (is_plain or is_bedrock(value))
 
 
 _Wrapper = tuple[Callable[[Any], bool], Callable[[Any], Any]]
@@ -161,6 +166,13 @@ _LISTS: tuple[_Wrapper, ...] = (
 # --- Arguments and results of tool calls, without the envelopes of instrumentations ---
 
 
+def _without_message(value: Any) -> Any:
+    """Return the content of a tool's only message: in TanStack's list or tRPC's response."""
+    items = listed(mapping(value).get("choices")) or listed(value)
+    message = mapping(mapping(items[0]).get("message", items[0])) if len(items) == 1 else {}
+    return parse(message.get("content")) if message.get("role") == "tool" else value
+
+
 _CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
 _GEMINI = {"id", "name", "response", "will_continue", "scheduling", "parts"}
 _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
@@ -168,7 +180,7 @@ _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
 
 def arguments_of(value: Any, depth: int = 0) -> Any:
     """Return a tool call's arguments as a JSON value."""
-    parsed = literal(parse(value))
+    parsed = _without_message(literal(parse(value)))
     if not isinstance(parsed, dict) or depth > 4:
         return parsed
     keys = parsed.keys()
@@ -193,11 +205,8 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
 
 def _of_execution(fields: dict[str, Any]) -> tuple[Any, bool]:
     """Return the result in an execution's fields, or else its error, and whether it failed."""
-    if "isError" in fields:
-        return result_value(fields["content"]), fields["isError"] is True
     failed = fields.get("error") is not None or fields["status"] not in ("success", "ok")
-    result = fields["result"]
-    return result_value(fields.get("error") if result is None else result), failed
+    return result_value(first_present(fields, ("result", "error"))), failed
 
 
 def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any, bool]:
@@ -205,13 +214,12 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
     If the convention wraps no results, an object with an `output` is the tool's own.
     """
-    parsed = parse(value)
+    parsed = _without_message(parse(value))
     if isinstance(parsed, str):
-        executed = read_result_str(parsed)
-        if executed is not None:
+        executed = read_result_str(parsed) or read_message_str(parsed)
+        if executed is not None and "result" in executed:
             return _of_execution(executed)
-        message = read_message_str(parsed)
-        parsed = parsed if message is None else message
+        parsed = executed or parsed
     # AG2's pair of a flag and the message of a function.
     if isinstance(parsed, list) and len(parsed) == 2 and mapping(parsed[1]).get("role") == "function":
         return result_value(parsed[1].get("content")), not parsed[0]
@@ -236,4 +244,5 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 def _says_failed(result: dict[str, Any]) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
     flags = map(is_true, (result.get("isError"), result.get("is_error")))
-    return any(flags) or (result.get("status") == "error" and is_bedrock(result))
+    ended = result.get("status", result.get("state"))
+    return any(flags) or (ended in ("error", "denied") and _is_envelope(result))

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import OperationKind, SpanRecord, Usage
-from otel_evals_instrumentation._internal.readers.values import literal, parse, unquoted
+from otel_evals_instrumentation._internal.readers.values import first_text, literal, parse, unquoted
 
 
 def kinds(**words: str) -> dict[str, OperationKind]:
@@ -19,7 +19,7 @@ def kinds(**words: str) -> dict[str, OperationKind]:
 
 KINDS = kinds(
     agent="agent",
-    workflow="workflow chain flow",
+    workflow="workflow chain flow entry",
     inference="llm chat_model generation model background-model",
     tool="tool tool.v2",
     retrieval="retriever reranker rag",
@@ -51,7 +51,8 @@ def words(listed: str, *prefixes: str) -> tuple[str, ...]:
 
 OPERATIONS = kinds(
     inference="chat text text_completion completion generate_content generate responses response message",
-    agent="invoke_agent handle_conversation_turn start_thread_run process_thread_run",
+    agent="agent invoke_agent handle_conversation_turn start_thread_run process_thread_run",
+    workflow="workflow",
     tool="execute_tool tool",
     retrieval="retrieval retrieve vector_db_retrieve vector_search rerank search_memory",
     embedding="embeddings embedding",
@@ -83,15 +84,15 @@ _COUNTS = frozenset(words("input_tokens output_tokens prompt_tokens completion_t
 _EVENTS = frozenset(words("user.message choice content.prompt content.completion", "gen_ai."))
 
 
-_REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", workflow="workflow", tool="tool")
-"""Values of `llm.request.type` other than model calls."""
-
-
 _MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
 
 
-_REPEATED = ("model_call", "subtask")
-"""Kinds of AG2's spans that repeat the tokens of other spans."""
+_OF_SDKS = ("judgment.span_kind", "confident.span.type", "netra.span.type")
+"""Kinds of platforms' decorators, whose contents are in attributes of their own."""
+
+
+_REPEATED = ("model_call", "subtask", "llm_invocation")
+"""Kinds of AG2's and Embabel's spans that repeat the tokens of other spans."""
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -107,11 +108,11 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return OperationKind.WORKFLOW
         asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
-    if attributes.get("ag2.usage.kind") in _REPEATED:
+    if attributes.get("ag2.usage.kind", attributes.get("embabel.event.type")) in _REPEATED:
         return None
     if any(map(attributes.get, _TOOL)) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
-    kind = _request_kind(attributes)
+    kind = _request_kind(attributes) or kind_named(first_text(attributes, _OF_SDKS))
     if kind is not None:
         return kind
     if not _RETRIEVALS.isdisjoint(attributes):
@@ -131,23 +132,24 @@ def _has_messages(span: SpanRecord) -> bool:
 
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
     kind = attributes.get("llm.request.type")
-    return _REQUESTS.get(kind, OperationKind.INFERENCE) if isinstance(kind, str) else None
+    return OPERATIONS.get(kind, OperationKind.INFERENCE) if isinstance(kind, str) else None
 
 
 # --- token counts in one object, under any provider's names ---
 
 
 _INPUT = words(
-    "input_tokens inputTokens prompt_tokens promptTokens prompt_token_count promptTokenCount input prompt"
+    """input_tokens inputTokens prompt_tokens promptTokens prompt_token_count promptTokenCount
+    input_token_count input prompt"""
 )
 _OUTPUT = words(
     """output_tokens outputTokens completion_tokens completionTokens
-    candidates_token_count candidatesTokenCount output completion"""
+    candidates_token_count candidatesTokenCount output_token_count output completion"""
 )
 _CACHE = words(
     """cache_read_input_tokens cached_input input_cache_read input_cached_tokens cached_input_tokens
     cachedInputTokens cached_content_token_count cachedContentTokenCount cachedContentTokens
-    prompt_cached_tokens cached_prompt_tokens cachedPromptTokens cacheReadInputTokens"""
+    prompt_cached_tokens cached_token_count cached_prompt_tokens cachedPromptTokens cacheReadInputTokens"""
 )
 _CACHE_WRITE = words(
     """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
@@ -155,7 +157,7 @@ _CACHE_WRITE = words(
 )
 _REASONING = words(
     """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
-    completion_reasoning_tokens output_reasoning"""
+    completion_reasoning_tokens reasoning_token_count output_reasoning"""
 )
 
 
