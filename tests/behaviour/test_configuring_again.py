@@ -58,6 +58,27 @@ def test_runs_that_end_while_it_is_configured_again_are_counted() -> None:
     assert all(evaluation.outcome.value == 1.0 for evaluation in scored.evaluations)  # type: ignore[union-attr]  # scores
 
 
+def test_answers_are_checked_while_it_is_configured_again() -> None:
+    """The runs of the configuration before take a while."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    tracer = provider.get_tracer("app")
+
+    @scorer(version="1")
+    def slow(run: Run) -> bool:
+        time.sleep(0.5)
+        return True
+
+    otel_evals.configure(rules=[slow], tracer_provider=provider, grace=0.0)
+    agent_run(tracer)
+    again = threading.Thread(target=lambda: otel_evals.configure(rules=[whole], tracer_provider=provider))
+    again.start()
+    reasons = set()
+    while again.is_alive():
+        agent_run(tracer, during=lambda _: reasons.add(otel_evals.check_sync(whole).reason))
+    assert "not_configured" not in reasons
+    assert None in reasons, "there were verdicts"
+
+
 def test_runs_that_the_journal_has_are_delivered_by_the_next_configuration(tmp_path: Path) -> None:
     """They began before it, but are whole."""
 

@@ -158,10 +158,6 @@ def install(
 
 def _replace(built: Pipeline, used: Providers) -> None:
     """Shut the current pipeline down; what ends meanwhile is captured and counted by the new one."""
-    global _traffic_timer
-    if _traffic_timer is not None:
-        _traffic_timer.cancel()
-        _traffic_timer = None
     if _pipeline is not None:
         built.engine.ignore_runs_before(time.time_ns())  # the current one has some of their spans
         for tracers in _attached:
@@ -169,7 +165,7 @@ def _replace(built: Pipeline, used: Providers) -> None:
                 capture(tracers, built)
         if used.loggers is _used.loggers:
             adopt_logs(used.loggers, built)
-    shutdown()  # the new one captures already
+    _stop(None, built)
     built.resume()  # the old one has left its journal
 
 
@@ -249,24 +245,28 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
+    _stop(timeout_millis, None)
+
+
+def _stop(timeout_millis: int | None, successor: Pipeline | None) -> None:
+    """Shut the current pipeline down; its successor captures and checks from the beginning."""
     global _pipeline, _ended, _traffic_timer
     with _stopping:
         if _pipeline is None:
             return
         write_report(doctor)  # while there is a pipeline to examine
         pipeline = _ended = _pipeline  # its `shutdown_timeout` bounds the exit
-        _pipeline = None
+        _pipeline = successor
         timer, _traffic_timer = _traffic_timer, None
         pipeline.shutdown(timeout_millis)
         # In a forked child the timer's thread does not exist: the parent checks.
         if timer is not None and timer.is_alive():
             timer.cancel()
-            warn_if_silent(pipeline, _used, "before the process ended")
+            if successor is None:
+                warn_if_silent(pipeline, _used, "before the process ended")
         # Before exporters are unwrapped: spans in queues of batch processors still receive their scores.
-        late = [each for each in _attached if each is not _used.tracers]
         inside = [owner for each in _attached for owner in owners_of(each)]
-        others = (_used.evaluations, _used.loggers, _used.meters)
-        flush((_used.tracers, *others, *late, *inside), _FLUSH_MILLIS)
+        flush((*_attached, _used.evaluations, _used.loggers, _used.meters, *inside), _FLUSH_MILLIS)
         while _attached:
             release(_attached.pop(), pipeline)
         release_logs(_used.loggers, pipeline)

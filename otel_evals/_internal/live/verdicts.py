@@ -29,7 +29,9 @@ from otel_evals._internal.util.threads import Wakeup
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_warn_once = functools.cache(_logger.warning)
 _LONGEST_WAIT = 3600.0
+_NOT_CONFIGURED = "otel_evals.configure() was not called, or scoring was shut down"
 
 
 class CheckOptions(TypedDict, total=False):
@@ -147,9 +149,8 @@ class Checks:
         pipeline = configure.current()
         try:
             if pipeline is None:
-                _logger.warning("answers are not checked: call otel_evals.configure() at startup")
-                why = "otel_evals.configure() was not called, or scoring was shut down"
-                begun.expire("not_configured", why)
+                _warn_once("answers are not checked: %s", _NOT_CONFIGURED)
+                begun.expire("not_configured", _NOT_CONFIGURED)
             # A scorer that waits on the engine's thread would keep the check from running.
             elif is_marked(None) or pipeline.engine.here:
                 begun.expire("inside_evaluation", "a scorer cannot check answers")
