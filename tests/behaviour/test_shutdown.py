@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -140,6 +141,30 @@ def test_endless_timeouts_end_when_everything_is_scored(endless: float) -> None:
     app.run()
     otel_evals.shutdown()
     assert ended(app).rules["one"].scored == 2
+
+
+def test_flushes_end_under_traffic_and_release_only_what_ended_before() -> None:
+    @scorer(version="1")
+    async def waits(run: Run) -> float:
+        await asyncio.sleep(0.05)
+        return 1.0
+
+    app, stop = App(Rule(waits, concurrency=100)), threading.Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            app.run()
+            time.sleep(0.005)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    time.sleep(0.1)
+    done = [app.pipeline.force_flush(5_000) for _ in range(3)]
+    stop.set()
+    sender.join()
+    app.settle()
+    assert done == [True] * 3
+    assert all("otel_evals.score.waits" in (span.attributes or {}) for span in app.spans())
 
 
 def test_flushing_and_shutting_down_are_safe_at_any_time() -> None:

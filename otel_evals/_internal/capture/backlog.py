@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -101,8 +102,8 @@ class Backlog:
         """Items that were refused, by reason."""
         refused = self.refused
         full = min(refused, self._full)
-        counts = {"intake_full": full, "root_not_ended_at_shutdown": refused - full}
-        return {reason: count for reason, count in counts.items() if count}
+        # The plus leaves zeros out.
+        return +Counter({"intake_full": full, "root_not_ended_at_shutdown": refused - full})
 
     def refuse(self, count: int) -> None:
         """Count items without remembering their traces."""

@@ -267,20 +267,21 @@ class Engine(Stages):
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self._read_until)
-        delivered = more = True
-        while more and delivered:  # a gatherer may close only as many runs as fit in the destinations' queues
+        more = done = True
+        while more and done:  # a gatherer may close only as many runs as fit in the destinations' queues
             # Infinity closes every run whose root has ended, without waiting for its grace period.
             more = self._score_due(inf)
-            settled = await self.scorer.settled(deadline - time.monotonic())
-            while ending and settled and self.conversations.waiting:
+            done = await self.scorer.settled(deadline - time.monotonic())
+            while ending and done and self.conversations.waiting:
                 # In rounds within the capacity: the queues would drop what exceeds it.
                 self._score_conversations(self.conversations.due(inf, self.scorer.capacity))
-                settled = await self.scorer.settled(deadline - time.monotonic())
+                done = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
-            delivered = await self._deliveries.flush(deadline - time.monotonic())
+            done = await self._deliveries.flush(deadline - time.monotonic()) and done
+            more = ending and (more or bool(self.scorer.open))  # otherwise, traffic may go on for ever
         if self._left is not None:
             self._left.poll(pause=0.0)  # the process may end without a further moment
-        return delivered and not self.scorer.open
+        return done
 
     def shutdown(self, deadline: float) -> None:
         """Score and deliver until the deadline, with four fifths of the time for scoring."""

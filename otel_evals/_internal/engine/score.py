@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
@@ -35,6 +34,7 @@ from otel_evals._internal.read.runs import evaluation_id, subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
 
+_LOOK_SECONDS = 0.002  # polled: an event would cost every run a call
 _PLAIN_LABELS = (None, "true", "false")
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
 
@@ -64,7 +64,6 @@ class RunScorer:
         """Targets with evaluations without an outcome."""
         self._bytes, self._max_bytes = 0, config.limits.max_bytes
         """Of the runs of these targets."""
-        self._all_ended = asyncio.Event()
         self._checked = CheckedRuns()
 
     @property
@@ -87,13 +86,11 @@ class RunScorer:
         self.rules = Rules(config, self._attacher)
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until every target is delivered; returns False after a timeout."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, seconds)):
-                while self.open:
-                    self._all_ended.clear()  # it may be set from before
-                    await self._all_ended.wait()
-        return not self.open
+        """Wait until every target that is open now is delivered; returns False after a timeout."""
+        targets, until = set(self.open), time.monotonic() + seconds
+        while not targets.isdisjoint(self.open) and time.monotonic() < until:  # noqa: ASYNC110  # see above
+            await asyncio.sleep(_LOOK_SECONDS)
+        return targets.isdisjoint(self.open)
 
     def score(self, run: Run, keep: Callable[[list[Target]], object] | None = None) -> list[Target]:
         """Ask the rules about a run, and start what they sample; returns what is judged.
@@ -252,8 +249,6 @@ class RunScorer:
         if target in self.open:
             self.open.remove(target)
             self._bytes -= target.size
-        if not self.open:
-            self._all_ended.set()
 
     def _conclude(self, pending: Pending, outcome: Outcome) -> Evaluation:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""

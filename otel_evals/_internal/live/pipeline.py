@@ -189,10 +189,10 @@ class Pipeline:
         if self._closed or self._engine.here:
             return False
         timeout = _seconds(timeout_millis)
-        deadline = time.monotonic() + timeout
+        deadline, began = time.monotonic() + timeout, time.time_ns()
         done = self._engine.flush(timeout)
         # After scoring: held spans leave with the scores that it resulted in.
-        self._scores.let_pass(time.time_ns())
+        self._scores.let_pass(began)
         return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
