@@ -25,6 +25,7 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
     take_answer,
     unwrap_state,
 )
+from otel_evals_instrumentation._internal.readers.messages import TOOL_KINDS
 from otel_evals_instrumentation._internal.readers.span_reader import SPECIAL, SpanReader
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
@@ -62,7 +63,6 @@ _CONTENT = {
 }
 """Fields of content by kind."""
 _RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
-_CALLS = ("tool_call", "tool_result")
 _PROMPT = "gen_ai.prompt"
 _RESPONSE_CALLS = "gen_ai.response.tool_calls"
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
@@ -301,7 +301,9 @@ def _availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, A
         found[name] = availability
     for side, other in (("input", "output"), ("output", "input")):
         if found.get(side) is Availability.EMPTY:
-            calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
+            calls = any(
+                p.kind in TOOL_KINDS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts
+            )
             is_on = found.get(other) in _RECORDED
             without = Availability.PRESENT if calls else Availability.EMPTY
             found[side] = without if is_on else Availability.CAPTURED_OFF

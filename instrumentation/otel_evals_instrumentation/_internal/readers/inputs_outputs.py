@@ -223,6 +223,8 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
         # A tool's message with text only, or with nothing, is the result.
         if message.role == "tool" and {part.kind for part in message.parts} <= {"text"}:
             return None
+        if message.name and is_masked(message.name):
+            return None
     return messages
 
 

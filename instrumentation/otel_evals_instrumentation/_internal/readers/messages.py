@@ -40,7 +40,7 @@ from otel_evals_instrumentation._internal.readers.values import (
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import LANGCHAIN, role_of, words
 
-_TOOL_KINDS = ("tool_result", "tool_call")
+TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks", "text", "message")
 
 
@@ -65,7 +65,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     if not _BESIDE.isdisjoint(item):
         parts = _with_calls((*parts, *_media(item)), _tool_calls(item))
     name = first_text(item, ("name",))
-    if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
+    if role == "tool" and not any(part.kind in TOOL_KINDS for part in parts):
         call_id = first_text(item, ("tool_call_id", "toolCallId", "id"))
         if parts or content or call_id or name:
             parts = (_as_result(parts, content, call_id, name, item),)

@@ -243,6 +243,6 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
 def _says_failed(result: dict[str, Any]) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
-    flags = map(is_true, (result.get("isError"), result.get("is_error")))
+    is_error = is_true(result.get("isError", result.get("is_error")))
     ended = result.get("status", result.get("state"))
-    return any(flags) or (ended in ("error", "denied") and _is_envelope(result))
+    return is_error or (ended in ("error", "denied") and _is_envelope(result))

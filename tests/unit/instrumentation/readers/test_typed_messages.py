@@ -51,6 +51,7 @@ def text(content: Any) -> dict[str, Any]:
 @example([said("tool", text("3"))], True)
 @example([said("tool")], True)
 @example([said("tool", name="a")], True)
+@example([said("user", name="[REDACTED]")], True)
 @example([said("assistant", {"type": "tool_call", "name": "f", "arguments": math.nan})], True)
 def test_a_text_is_the_messages_of_the_list_that_it_spells_out(messages: list[Any], escaped: bool) -> None:
     written = json.dumps(messages, ensure_ascii=escaped)
