@@ -257,3 +257,18 @@ def test_what_was_delivered_before_os_exit_is_not_scored_by_the_next_process(tmp
     program = PROGRAM.replace("shutdown_timeout=5", "journal=sys.argv[1] + '.journal'")
     check(tmp_path, start(tmp_path, "pipeline.force_flush(); provider.force_flush(); os._exit(0)", program))
     check(tmp_path, start(tmp_path, "", program.partition("for _")[0]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_a_child_records_after_the_provider_was_shut_down_is_counted(tmp_path: Path) -> None:
+    ending = """
+provider.shutdown()
+pid = os.fork()
+if pid == 0:
+    agent_run(trace.get_tracer("child"))
+    otel_evals.force_flush()
+    assert otel_evals.stats().losses == {"root_not_ended_at_shutdown": 3}
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    check(tmp_path, start(tmp_path, ending))

@@ -233,6 +233,8 @@ class Pipeline:
         if self._journal is not None:
             self._journal.after_fork_in_child()
         self._engine.after_fork_in_child()
+        if self._closed:
+            self._engine.thread.backlog.close()
         self.spans.reset()
         for watch in self._watches:
             safely(watch.start, "a section's work could not be started")

@@ -164,7 +164,7 @@ def hide_task(task: Any) -> None:
     _hidden.tasks.add(task)
 
 
-def hidden_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+def hidden_task(loop: Any, coroutine: Any, **options: Any) -> Any:
     """Create a task that users' functions do not find, as a loop's task factory."""
     task = asyncio.Task(coroutine, loop=loop, **options)
     hide_task(task)

@@ -115,7 +115,7 @@ class Journal:
     def close(self) -> None:
         """End this process's part; what is not done stays for the next process."""
         with self._lock:
-            for segment in {segment for segments in self._of.values() for segment in segments}:
+            for segment in set().union(*self._of.values()):
                 # Only a crash counts as an attempt: this process has ended well.
                 name = segment.path.name.split(".")[0]
                 with contextlib.suppress(OSError):
