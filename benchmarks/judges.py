@@ -60,6 +60,8 @@ DECIDING = {
 """Scorers whose value weighs more than the label is about (such as main points that a summary lacks), with
 the labels or verdicts that are an alarm instead."""
 SAMPLES = 2_000
+SEVERAL = 3
+"""Evaluators of an item, from which on labels are said to be against all of them."""
 
 
 def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
@@ -267,7 +269,28 @@ def table(rows: Sequence[Row], prices: Sequence[float]) -> str:
         else:
             hits = [share([row[what] for row in group]) if what in group[0] else "" for what in HITS]
             failed.append(line([*cells, *hits, *costs(group, prices)]))
-    return "\n".join([*labelled, "", *failed])
+    return "\n".join([*labelled, "", *failed, "", *ceilings(rows)])
+
+
+def ceilings(rows: Sequence[Row]) -> list[str]:
+    """Return the table of labels that no evaluator agrees with, of items that at least three were asked about.
+
+    The best of all evaluators for each item, which nobody knows beforehand, could not do better.
+    """
+    asked: defaultdict[tuple[str, str], defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if "right" in row and row["value"] is not None:
+            asked[row["set"], row["half"]][row["item"]].append(row)
+    lines = ["| set | half | items | right, all alarm | wrong, none alarms | best possible |"]
+    lines.append("|---|---|" + "--:|" * 4)
+    for key, items in sorted(asked.items()):
+        judged = [group for group in items.values() if len(group) >= SEVERAL]
+        false = [all(map(alarm, group)) for group in judged if group[0]["right"]]
+        missed = [not any(map(alarm, group)) for group in judged if not group[0]["right"]]
+        if false and missed:
+            best = f"{1 - (fmean(false) + fmean(missed)) / 2:.3f}"
+            lines.append(line([*key, str(len(judged)), str(sum(false)), str(sum(missed)), best]))
+    return lines
 
 
 def line(cells: Iterable[str]) -> str:
