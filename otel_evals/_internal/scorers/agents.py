@@ -12,7 +12,6 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score, ToolCall
 from otel_evals._internal.scorers.bounds import check_list, round_half_up, unreadable
 from otel_evals._internal.scorers.judged import (
-    AnyParams,
     Judgement,
     Slots,
     build,
@@ -22,6 +21,7 @@ from otel_evals._internal.scorers.judged import (
     numbered,
     prompt_text,
 )
+from otel_evals._internal.scorers.kit.context import AnyParams
 from otel_evals._internal.scorers.kit.run_steps import RunStep, run_steps
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.plain import as_text

@@ -9,7 +9,8 @@ from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, worths
+from otel_evals._internal.scorers.judged import Judgement, Slots, build, worths
+from otel_evals._internal.scorers.kit.context import AnyParams
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError

@@ -8,7 +8,8 @@ from typing import Any, cast
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import AnyParams, Judgement, build, worths
+from otel_evals._internal.scorers.judged import Judgement, build, worths
+from otel_evals._internal.scorers.kit.context import AnyParams
 from otel_evals._internal.scorers.kit.steps import StepScorer
 
 MOST_FOR_EXTRAS = 0.2

@@ -8,8 +8,8 @@ from typing import Any
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import round_half_up
-from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, material, pieces_of
-from otel_evals._internal.scorers.kit.context import Resolver
+from otel_evals._internal.scorers.judged import Judgement, Slots, build, material, pieces_of
+from otel_evals._internal.scorers.kit.context import AnyParams, Resolver
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError

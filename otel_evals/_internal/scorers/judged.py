@@ -17,7 +17,7 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Score
 from otel_evals._internal.scorers.bounds import check_list, check_range, round_half_up
 from otel_evals._internal.scorers.kit.context import (
-    Params,
+    AnyParams,
     Resolver,
     combine,
     documents,
@@ -44,7 +44,6 @@ def normalise_word(verdict: Any) -> Any:
 Word = BeforeValidator(normalise_word)
 
 
-AnyParams = Params[Any, Any]
 Slots = Mapping[str, Slot | NotScored]
 """The material of a prompt by slot; a NotScored if the run lacks it."""
 

@@ -14,7 +14,6 @@ from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Run, Score
 from otel_evals._internal.scorers.judged import (
-    AnyParams,
     Judgement,
     Slots,
     build,
@@ -23,7 +22,7 @@ from otel_evals._internal.scorers.judged import (
     normalise_word,
     numbered,
 )
-from otel_evals._internal.scorers.kit.context import Resolver, evidence
+from otel_evals._internal.scorers.kit.context import AnyParams, Resolver, evidence
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.prompt import READY_SLOTS
 from otel_evals._internal.scorers.kit.steps import StepScorer

@@ -46,8 +46,9 @@ class Params(Generic[_P, _A]):
     """The score; only in `generate_reason`."""
 
 
+AnyParams = Params[Any, Any]
 Found = Context | Sequence[str] | str | None
-Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
+Resolver = Callable[[AnyParams], Found | Awaitable[Found]]
 """Returns the context of a run."""
 
 
@@ -94,7 +95,7 @@ class _Resolver:
     function: Callable[..., Any]
     options: tuple[Any, ...] = ()
 
-    def __call__(self, params: Params[Any, Any]) -> Found | Awaitable[Found]:
+    def __call__(self, params: AnyParams) -> Found | Awaitable[Found]:
         found: Found | Awaitable[Found] = self.function(params, *self.options)
         return found
 
@@ -110,7 +111,7 @@ def tool_results(tools: Iterable[str] | None = None) -> Resolver:
     return _Resolver(_tool_results, (names,))
 
 
-def _tool_results(params: Params[Any, Any], tools: frozenset[str] | None) -> Context:
+def _tool_results(params: AnyParams, tools: frozenset[str] | None) -> Context:
     calls = [c for c in params.run.tool_calls if tools is None or c.name in tools]
     pieces = tuple(filter(None, map(_outcome, calls)))
     return Context(pieces, note=None if pieces else _why_no_results(params.run, len(calls)))
@@ -141,7 +142,7 @@ def evidence() -> Resolver:
     return _Resolver(_evidence)
 
 
-def _evidence(params: Params[Any, Any]) -> Context:
+def _evidence(params: AnyParams) -> Context:
     calls = [
         _outcome(c) or f"{c.name}({as_text(c.arguments or '')}): its result was not recorded"
         for c in params.run.tool_calls
@@ -154,7 +155,7 @@ def documents(*, top: int | None = None) -> Resolver:
     return _Resolver(_documents, (top,))
 
 
-def _documents(params: Params[Any, Any], top: int | None) -> Context:
+def _documents(params: AnyParams, top: int | None) -> Context:
     contents = tuple(_contents(params.run)[:top])
     return Context(contents, note=None if contents else "no retrieved document with its content recorded")
 
@@ -168,7 +169,7 @@ def static(*pieces: str) -> Resolver:
     return _Resolver(_static, pieces)
 
 
-def _static(params: Params[Any, Any], *pieces: str) -> Context:
+def _static(params: AnyParams, *pieces: str) -> Context:
     return Context(pieces)
 
 
@@ -181,7 +182,7 @@ def attribute(key: str) -> Resolver:
 
 
 # The last attributes of a run are its resource's, which belong to no span.
-def _attribute(params: Params[Any, Any], key: str) -> Context:
+def _attribute(params: AnyParams, key: str) -> Context:
     places = [place for place in attributes_of(params.run)[:-1] if key in place]
     pieces = tuple(_texts(places[0][key])) if places else ()
     return Context(pieces, note=None if pieces else f"no span of the run has {key}")
@@ -200,7 +201,7 @@ def conversation(*, last: int = 10) -> Resolver:
     return _Resolver(_conversation, (last,))
 
 
-def _conversation(params: Params[Any, Any], last: int) -> Context:
+def _conversation(params: AnyParams, last: int) -> Context:
     said = said_before(params.run)
     # A slice from -0 would be everything.
     return Context(
@@ -218,7 +219,7 @@ def combine(*resolvers: Resolver) -> Resolver:
     return _Resolver(_combined, resolvers)
 
 
-async def _combined(params: Params[Any, Any], *resolvers: Resolver) -> Context:
+async def _combined(params: AnyParams, *resolvers: Resolver) -> Context:
     found = [await resolve(resolver, params) for resolver in resolvers]
     return Context(
         tuple(piece for context in found for piece in context.pieces),

@@ -26,7 +26,7 @@ from otel_evals._internal.judges.judge import Judge, JudgeRequest, window_of
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.scorers.kit.context import Params, said_before
+from otel_evals._internal.scorers.kit.context import AnyParams, Params, said_before
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.step_record import StepRecordBuilder, asked_once, question_of
 from otel_evals._internal.trust.marks import need_span
@@ -129,7 +129,7 @@ class PromptStep(Generic[_R]):
         self,
         request: JudgeRequest,
         slots: Mapping[str, Slot],
-        params: Params[Any, Any],
+        params: AnyParams,
         judge: Judge,
         record: StepRecordBuilder,
     ) -> _R | NotScored:
@@ -160,7 +160,7 @@ class PromptStep(Generic[_R]):
         return await self._answer(request, params, judge, record)
 
     async def _answer(
-        self, request: JudgeRequest, params: Params[Any, Any], judge: Judge, record: StepRecordBuilder
+        self, request: JudgeRequest, params: AnyParams, judge: Judge, record: StepRecordBuilder
     ) -> _R:
         for again in (True, False):
             record.asked(request, judge.model)
@@ -175,7 +175,7 @@ class PromptStep(Generic[_R]):
                 request = retry_request(request, said, complaint)
         raise JudgeReplyError(f"{complaint}; the judge answered: {said[:300]}")
 
-    def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
+    def _slots(self, params: AnyParams) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()
         given = dict(self.data(params)) if self.data else {}
         slots: dict[str, Slot] = {}
@@ -188,7 +188,7 @@ class PromptStep(Generic[_R]):
         return slots
 
 
-def _cut(params: Params[Any, Any], chars: int | None, limit: int) -> str | None:
+def _cut(params: AnyParams, chars: int | None, limit: int) -> str | None:
     """Return why the judge sees only a part of the evidence; `chars` is the length of cut evidence."""
     if chars is not None:
         return f"the evidence has {chars} characters, and the judge's max_prompt_chars is {limit}"
@@ -200,21 +200,21 @@ def _cut(params: Params[Any, Any], chars: int | None, limit: int) -> str | None:
 # --- ready-made slots ---
 
 
-def _field(name: str) -> Callable[[Params[Any, Any]], Slot | NotScored]:
-    def read(params: Params[Any, Any]) -> Slot | NotScored:
+def _field(name: str) -> Callable[[AnyParams], Slot | NotScored]:
+    def read(params: AnyParams) -> Slot | NotScored:
         absent = missing(params.run, _FIELDS[name])
         return absent or as_text(getattr(params.run, _FIELDS[name]))
 
     return read
 
 
-def _history(params: Params[Any, Any]) -> Slot | NotScored:
+def _history(params: AnyParams) -> Slot | NotScored:
     return said_before(params.run) or NotScored(
         reason="no_history", explanation="nothing was said before this turn"
     )
 
 
-def _tool_calls(params: Params[Any, Any]) -> Slot | NotScored:
+def _tool_calls(params: AnyParams) -> Slot | NotScored:
     calls = [
         as_text({"tool": c.name, "arguments": c.arguments, "result": c.result, "error": c.error})
         for c in params.run.tool_calls
@@ -222,15 +222,15 @@ def _tool_calls(params: Params[Any, Any]) -> Slot | NotScored:
     return calls or NotScored(reason="no_tool_calls", explanation="the run called no tool")
 
 
-def _context(params: Params[Any, Any]) -> Slot | NotScored:
+def _context(params: AnyParams) -> Slot | NotScored:
     return params.context or NotScored(reason="no_context", explanation="the scorer has no get_context")
 
 
-def _score(params: Params[Any, Any]) -> Slot | NotScored:
+def _score(params: AnyParams) -> Slot | NotScored:
     return NotScored(reason="no_score") if params.score is None else params.score
 
 
-READY_SLOTS: dict[str, Callable[[Params[Any, Any]], Slot | NotScored]] = {
+READY_SLOTS: dict[str, Callable[[AnyParams], Slot | NotScored]] = {
     **{name: _field(name) for name in _FIELDS},
     "history": _history,
     "tool_calls": _tool_calls,

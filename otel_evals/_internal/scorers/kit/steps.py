@@ -17,6 +17,7 @@ from otel_evals._internal.judges.judge import Judge, window_of
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scorers.kit.context import (
+    AnyParams,
     Params,
     Resolver,
     Results,
@@ -258,7 +259,7 @@ class _StepExecution:
             raise _StepNotScored(value)
         return value
 
-    async def _run(self, step: Any, params: Params[Any, Any], record: StepRecordBuilder) -> Any:
+    async def _run(self, step: Any, params: AnyParams, record: StepRecordBuilder) -> Any:
         # Before the judge is paid: there is no material to judge by.
         if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
@@ -273,12 +274,10 @@ class _StepExecution:
                 raise TypeError(f"a reason must be a text, not {type(value).__name__}")
         return value
 
-    async def _params(
-        self, name: StepName, score: float | None, record: StepRecordBuilder
-    ) -> Params[Any, Any]:
+    async def _params(self, name: StepName, score: float | None, record: StepRecordBuilder) -> AnyParams:
         kind: Any = Params if score is None else ReasonParams
         results = Results(self.preprocessed, self.analyzed)
-        params: Params[Any, Any] = kind(run=self.run, results=results, step=name, score=score)
+        params: AnyParams = kind(run=self.run, results=results, step=name, score=score)
         resolver = self.scorer.get_context
         if resolver is None or name == "preprocess":
             return params
