@@ -21,7 +21,7 @@ from otel_evals._internal.scorers.judged import (
     numbered,
     prompt_text,
 )
-from otel_evals._internal.scorers.kit.context import AnyParams
+from otel_evals._internal.scorers.kit.context import AnyParams, said_before
 from otel_evals._internal.scorers.kit.run_steps import RunStep, run_steps
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
@@ -74,7 +74,7 @@ def tool_call_judge(
         return {
             "tools": absent or known or none,
             "calls": list(map(_call, run.tool_calls)),
-            "earlier": [f"{m.role}: {m.text}" for m in run.history if m.role != "system" and m.text],
+            "earlier": said_before(run),
             "rules": run.system_instructions or "",
             "answer": run.output or "",
         }

@@ -215,7 +215,7 @@ class _StepExecution:
     def __init__(self, scorer: StepScorer[Any, Any], run: Run) -> None:
         self.scorer = scorer
         self.run = run
-        self.done: list[StepRecord] = []
+        self.done: tuple[StepRecord, ...] = ()
         self.preprocessed: Any = None
         self.analyzed: Any = None
         self.context: Context | None = None
@@ -226,17 +226,15 @@ class _StepExecution:
             self.analyzed = await self._step("analyze")
             score = cast("Score", await self._step("generate_score"))
         except _StepNotScored as stopped:
-            return structs.replace(stopped.answer, steps=tuple(self.done))
+            return structs.replace(stopped.answer, steps=self.done)
         explanation = await self._reason(score)
-        return structs.replace(score, explanation=explanation or score.explanation, steps=tuple(self.done))
+        return structs.replace(score, explanation=explanation or score.explanation, steps=self.done)
 
     async def _reason(self, score: Score) -> str | None:
         try:
             return cast("str | None", await self._step("generate_reason", score.value))
-        except (_StepNotScored, StepFailure):
-            return None
-        except asyncio.CancelledError:
-            # The time is up while the judge writes the reason: the score is known.
+        # The time may be up while the judge writes the reason: the score is known.
+        except (_StepNotScored, StepFailure, asyncio.CancelledError):
             return None
 
     async def _step(self, name: StepName, score: float | None = None) -> Any:
@@ -251,9 +249,9 @@ class _StepExecution:
         except BaseException as error:
             self.done += (record.failed(error),)
             if must_propagate(error):
-                error.steps = tuple(self.done)  # type: ignore[attr-defined]  # as StepFailure has, for their cost
+                error.steps = self.done  # type: ignore[attr-defined]  # as StepFailure has, for their cost
                 raise
-            raise StepFailure(f"{name}: {describe_error(error)}", steps=tuple(self.done)) from error
+            raise StepFailure(f"{name}: {describe_error(error)}", steps=self.done) from error
         self.done += (record.record(value),)
         if isinstance(value, NotScored):
             raise _StepNotScored(value)
@@ -261,7 +259,7 @@ class _StepExecution:
 
     async def _run(self, step: Any, params: AnyParams, record: StepRecordBuilder) -> Any:
         # Before the judge is paid: there is no material to judge by.
-        if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
+        if params.context is not None and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
         if isinstance(step, PromptStep):
             value = await step.ask(params, record, self.scorer)
