@@ -37,7 +37,7 @@ from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import RunFilter
 from otel_evals_monitor._internal.store.labels import feedback_on, labels_on
-from otel_evals_monitor._internal.store.queries import StoredSlice, stored_slices, values_on_record
+from otel_evals_monitor._internal.store.queries import Slices, stored_slices, values_on_record
 from otel_evals_monitor._internal.store.schema import NANO
 
 _MOST_ROWS, _MOST_TEXT, _DEEPEST = 50, 4_000, 12
@@ -214,9 +214,7 @@ class _Tools:
         lines = "".join(json_text(bounded(item, _LARGEST)) + "\n" for item in items)
         return {"runs.jsonl": lines, "test_run.py": test_file(items, "runs.jsonl", tested(items, None))}
 
-    def _slices(
-        self, connection: Connection, scorer: str, agent: str | None, version: str | None
-    ) -> Mapping[int, StoredSlice]:
+    def _slices(self, connection: Connection, scorer: str, agent: str | None, version: str | None) -> Slices:
         wanted = {"scorer_id": scorer, "agent_name": agent, "agent_version": version}
         found = stored_slices(connection, **wanted)
         if not found:

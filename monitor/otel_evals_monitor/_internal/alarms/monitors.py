@@ -42,6 +42,7 @@ from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
     Measured,
+    Slices,
     first_seen,
     matching,
     series,
@@ -189,7 +190,7 @@ def _alarm(found: Findings, needed: float | None, scorer_id: str, agent_name: st
 
 def _watched(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     key: tuple[Any, ...],
     steps: Mapping[int, Measured],
     judged: Judgements,
@@ -238,7 +239,7 @@ def _watched(
 
 
 def _first_week(
-    connection: Connection, inside: Mapping[int, Any], start: int, last: int
+    connection: Connection, inside: Slices, start: int, last: int
 ) -> tuple[Sums, list[tuple[int, Sums]]]:
     """Return the sums of a week from `start`, and of the complete quarters of days after it."""
     week = Window(start, start + _PINNED)
@@ -251,7 +252,7 @@ def _first_week(
     return pinned, complete[-_QUARTERS:]
 
 
-def _with_traces(connection: Connection, slices: Mapping[int, Any], alarm: Alarm) -> Alarm:
+def _with_traces(connection: Connection, slices: Slices, alarm: Alarm) -> Alarm:
     inside = matching(slices, {"scorer_id": alarm.scorer_id, "agent_name": alarm.agent_name})
     runs = runs_of_slices(connection, inside, Window(alarm.since), 5, order="worst")
     return replace(alarm, trace_ids=tuple(dict.fromkeys(run.trace_id for run in runs)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,14 @@ from otel_evals_monitor._internal.report.terminal import columns_of
 from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
-from otel_evals_monitor._internal.store.queries import Measured, first_seen, matching, series, stored_slices
+from otel_evals_monitor._internal.store.queries import (
+    Measured,
+    Slices,
+    first_seen,
+    matching,
+    series,
+    stored_slices,
+)
 
 _MOST_STEPS, _LEAST_STEPS = 96, 6
 _FILLED = 0.9
@@ -28,7 +35,7 @@ _MOST_MARKS = 16
 
 def detail_of(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     row: SliceReport,
     window: Window,
     recorded: tuple[int, int],
@@ -72,7 +79,7 @@ def detail_of(
 
 def _steps(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     window: Window,
     span: tuple[int, int],
     runs: RunFilter,
@@ -93,7 +100,7 @@ def _estimate(measured: Measured, effect: float) -> Estimate:
     return known.in_units(measured.scale or 1.0)
 
 
-def _marks(connection: Connection, slices: Mapping[int, Any], span: tuple[int, int]) -> list[tuple[int, str]]:
+def _marks(connection: Connection, slices: Slices, span: tuple[int, int]) -> list[tuple[int, str]]:
     """Return the first appearance of each version of the agent and of the scorer within the span."""
     agents = first_seen(connection, slices, "agent_version")
     scorers = first_seen(connection, slices, "scorer_version")[1:]

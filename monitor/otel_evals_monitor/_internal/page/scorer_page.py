@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import sampler_checks
-from otel_evals_monitor._internal.store.queries import first_seen, measure, stored_slices, time_range
+from otel_evals_monitor._internal.store.queries import Slices, first_seen, measure, stored_slices, time_range
 
 _WORST, _READ, _NAMED = 8, 50, 40
 
@@ -78,7 +77,7 @@ def scorer_page(
     }
 
 
-def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> dict[str, list[str]]:
+def _choices(connection: Connection, scorer: str, known: Slices) -> dict[str, list[str]]:
     """Return the values that the filters offer."""
     of_scorer = stored_slices(connection, scorer_id=scorer)
     choices = {"agent": sorted({each["agent_name"] for each in of_scorer.values()})[:_NAMED]}

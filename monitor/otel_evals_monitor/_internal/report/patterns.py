@@ -16,7 +16,7 @@ from otel_evals_monitor._internal.report.runs import RunOfSlice, content_of, run
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.filters import Window
-from otel_evals_monitor._internal.store.queries import Measured, time_range, together
+from otel_evals_monitor._internal.store.queries import Measured, Slices, time_range, together
 
 _READ = 2_000
 _PASSING = 200
@@ -75,7 +75,7 @@ class Failures:
 
 def failures_of(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     window: Window,
     most: int = 10,
     representative: bool = True,
@@ -130,7 +130,7 @@ def failures_of(
     )
 
 
-def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:
+def _limit(connection: Connection, slices: Slices, window: Window, whole: Measured) -> float:
     best = 0.0 if whole.lower_is_better else 1.0
     enough = math.ceil(_SELDOM * whole.counts["scored"])
     perfect = _of(select(schema.evaluations.c.id), slices, window).where(schema.evaluations.c.x == best)
@@ -139,7 +139,7 @@ def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, wh
     return best if connection.execute(some).scalar_one() >= enough else 0.5
 
 
-def _of(query: Select[Any], slices: Mapping[int, Any], window: Window) -> Select[Any]:
+def _of(query: Select[Any], slices: Slices, window: Window) -> Select[Any]:
     """Limit a query to the scored evaluations of slices in a window; uses columns of one index only."""
     table = schema.evaluations.c
     query = query.where(table.slice_id.in_(list(slices)), table.x.is_not(None))
@@ -147,7 +147,7 @@ def _of(query: Select[Any], slices: Mapping[int, Any], window: Window) -> Select
 
 
 def _read(
-    connection: Connection, slices: Mapping[int, Any], window: Window, fails: ColumnElement[bool]
+    connection: Connection, slices: Slices, window: Window, fails: ColumnElement[bool]
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of failing runs, and a random sample of them with their texts, newest first."""
     table, runs = schema.evaluations, schema.runs.c
@@ -173,7 +173,7 @@ def _grouped(rows: Sequence[_Row], passing: Sequence[str]) -> dict[TextGroup, li
 
 def _first_seen(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     window: Window,
     fails: ColumnElement[bool],
     grouped: Mapping[TextGroup, Sequence[_Row]],

@@ -28,7 +28,7 @@ from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import picked_by_rules, unrepresentative
 from otel_evals_monitor._internal.store.queries import (
     Measured,
-    StoredSlice,
+    Slices,
     matching,
     measure,
     stored_slices,
@@ -153,7 +153,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
 
 def _row(
     connection: Connection,
-    slices: Mapping[int, StoredSlice],
+    slices: Slices,
     columns: dict[str, Any],
     measured: Measured,
     options: ReportOptions,
@@ -184,7 +184,7 @@ def _kin(connection: Connection) -> str:
 
 def _notes(
     connection: Connection,
-    slices: Mapping[int, StoredSlice],
+    slices: Slices,
     rows: Sequence[SliceReport],
     options: ReportOptions,
 ) -> Iterator[str]:
@@ -240,7 +240,7 @@ def of_measured(
     )
 
 
-def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple[list[str], ReportOptions]:
+def _columns(slices: Slices, options: ReportOptions) -> tuple[list[str], ReportOptions]:
     """Return the columns to split by, and the options with the attribute among them."""
     wanted, runs = list(_ALWAYS), options.runs
     for name in options.by:
@@ -264,7 +264,7 @@ def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple
 
 def _others(
     connection: Connection,
-    slices: Mapping[int, StoredSlice],
+    slices: Slices,
     options: ReportOptions,
     by: Sequence[str],
     found: Mapping[tuple[Any, ...], Measured],

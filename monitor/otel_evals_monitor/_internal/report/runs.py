@@ -13,6 +13,7 @@ from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.filters import EVERY, SEARCHED, RunFilter, Window
+from otel_evals_monitor._internal.store.queries import Slices
 from otel_evals_monitor._internal.store.rows import objects
 
 _SLICES = 200
@@ -69,7 +70,7 @@ class RecordedRun:
 
 def runs_of_slices(
     connection: Connection,
-    slices: Mapping[int, Any],
+    slices: Slices,
     window: Window,
     most: int,
     *,
@@ -135,7 +136,7 @@ def recent_runs(
     return _recorded(connection, query.limit(most).offset(skip))
 
 
-def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[Any]) -> list[RunOfSlice]:
+def run_rows(connection: Connection, slices: Slices, rows: Sequence[Any]) -> list[RunOfSlice]:
     """Add the runs to rows of evaluations; skip rows of an unknown slice or run."""
     rows = [row for row in rows if row["slice_id"] in slices]
     query = select(schema.runs).where(schema.runs.c.key.in_([row["run_key"] for row in rows]))
@@ -199,7 +200,7 @@ def _text(value: Any) -> str | None:
 _MOST = 8
 
 
-def label_queue(connection: Connection, slices: Mapping[int, Any]) -> dict[str, list[RunOfSlice]]:
+def label_queue(connection: Connection, slices: Slices) -> dict[str, list[RunOfSlice]]:
     """Return runs to label: sent to review, in conflict with feedback, with low scores."""
     table, feedback, runs = schema.evaluations.c, schema.feedback.c, schema.runs.c
     unlabelled = table.evaluation_id.not_in(select(schema.labels.c.evaluation_id))

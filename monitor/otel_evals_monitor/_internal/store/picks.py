@@ -18,7 +18,7 @@ from otel_evals.statistics import Picks, Tally
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import Window
-from otel_evals_monitor._internal.store.queries import measure
+from otel_evals_monitor._internal.store.queries import Slices, measure
 from otel_evals_monitor._internal.store.writer import overwriting, upsert
 
 _KEPT = 30 * 86_400
@@ -74,7 +74,7 @@ def picks_of(
     return found
 
 
-def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:
+def unrepresentative(connection: Connection, slices: Slices, window: Window) -> Collection[str]:
     """Return the agents of these slices whose sampled runs do not represent the runs of a rule."""
     rules = sorted({each["rule"] for each in slices.values()})
     found: set[str] = set()
@@ -112,14 +112,14 @@ def _floor_of(sampler: str) -> float:
         return 0.0
 
 
-def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
+def picked_by_rules(connection: Connection, slices: Slices, window: Window) -> dict[str, Picks]:
     """Return the picks of these slices' rules; only rules whose processes record them."""
     rules = sorted({each["rule"] for each in slices.values()})
     found = picks_of(connection, window, rules=rules)
     return {rule: steps[0] for rule, steps in sorted(found.items())}
 
 
-def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
+def sampler_checks(connection: Connection, slices: Slices, window: Window) -> list[str]:
     """Return a sentence for each rule of these slices with recorded picks."""
     return [_sentence(*each) for each in picked_by_rules(connection, slices, window).items()]
 

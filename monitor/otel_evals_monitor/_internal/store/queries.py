@@ -29,6 +29,8 @@ _MANY = 500  # with more, the query lists no ids, and its callers skip the other
 _AHEAD = 86_400
 StoredSlice = Mapping[str, Any]
 """The columns of a slice by name."""
+Slices = Mapping[int, StoredSlice]
+"""By id."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ def stored_slices(connection: Connection, **wanted: str | bool | None) -> dict[i
     return {row["id"]: row for row in rows_of_query(connection, query)}
 
 
-def values_on_record(slices: Mapping[int, StoredSlice], columns: Iterable[str]) -> str:
+def values_on_record(slices: Slices, columns: Iterable[str]) -> str:
     """Return a sentence with the values that columns have, for a question that nothing matches."""
     parts = []
     for name in columns:
@@ -92,7 +94,7 @@ def values_on_record(slices: Mapping[int, StoredSlice], columns: Iterable[str]) 
     return "on record are " + "; ".join(parts)
 
 
-def matching(slices: Mapping[int, StoredSlice], columns: Mapping[str, Any]) -> dict[int, StoredSlice]:
+def matching(slices: Slices, columns: Mapping[str, Any]) -> dict[int, StoredSlice]:
     return {id: each for id, each in slices.items() if all(each[n] == v for n, v in columns.items())}
 
 
@@ -108,9 +110,7 @@ def time_range(connection: Connection) -> tuple[int, int] | None:
     return None if first is None else (first, last + MINUTE)
 
 
-def first_seen(
-    connection: Connection, slices: Mapping[int, StoredSlice], column: str
-) -> list[tuple[int, str]]:
+def first_seen(connection: Connection, slices: Slices, column: str) -> list[tuple[int, str]]:
     """Return the first hour of each value of a column, in seconds, the oldest first.
 
     Rollups stay when runs are deleted, so it remains known.
@@ -127,7 +127,7 @@ def first_seen(
 
 def measure(
     connection: Connection,
-    slices: Mapping[int, StoredSlice],
+    slices: Slices,
     window: Window,
     by: Sequence[str],
     runs: RunFilter = EVERY,
@@ -151,14 +151,14 @@ def measure(
     return found
 
 
-def together(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> Measured:
+def together(connection: Connection, slices: Slices, window: Window) -> Measured:
     """Return the sums of slices taken together."""
     return measure(connection, slices, window, ()).get((), Measured())
 
 
 def series(
     connection: Connection,
-    slices: Mapping[int, StoredSlice],
+    slices: Slices,
     window: Window,
     step: int,
     by: Sequence[str] = (),
@@ -202,7 +202,7 @@ def _within(query: Select[Any], table: Any, slices: Iterable[int], window: Windo
 
 
 def _clusters(
-    connection: Connection, slices: Mapping[int, StoredSlice], window: Window, by: Sequence[str], source: Any
+    connection: Connection, slices: Slices, window: Window, by: Sequence[str], source: Any
 ) -> dict[Any, Clusters]:
     """Return the users or conversations of each group; counted if the source has single runs."""
     table = source.c
