@@ -22,13 +22,15 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.labels import VERDICTS
-from otel_evals_monitor._internal.store.queries import stored_slices
-from otel_evals_monitor._internal.store.rows import objects
+from otel_evals_monitor._internal.store.queries import StoredSlice, stored_slices
+from otel_evals_monitor._internal.store.rows import Record, Row, objects
 
+Item = dict[str, Any]
+"""A run of a data set, in the form of JSON."""
 _TEXTS = ("verdict", "failure_type", "expected", "comment")
 
 
-def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[Item]:
     """Yield an item for each run of these traces with a recorded question."""
     for trace_id in dict.fromkeys(trace_ids):
         for run in find_runs(connection, trace_id):
@@ -36,7 +38,7 @@ def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[
                 yield _item(run, _labels(connection, run))
 
 
-def _item(run: RecordedRun, labels: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _item(run: RecordedRun, labels: Mapping[str, Row]) -> Item:
     """Return an item; `metadata` has the scores, the labels, and the run for `testing.run_of`."""
     expected = next((each["expected"] for each in labels.values() if "expected" in each), None)
     scores = {
@@ -58,7 +60,7 @@ def _item(run: RecordedRun, labels: Mapping[str, Mapping[str, Any]]) -> dict[str
     }
 
 
-def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
+def labelled_examples(connection: Connection) -> Iterator[Item]:
     """Yield all labelled runs in the format of `otel-evals judge calibrate`."""
     labels = schema.labels.c
     query = (
@@ -71,7 +73,7 @@ def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
             yield example | {name: text for name, text in texts.items() if text}
 
 
-def test_file(items: Sequence[Mapping[str, Any]], data_set: str, scorers: Sequence[str]) -> str:
+def test_file(items: Sequence[Item], data_set: str, scorers: Sequence[str]) -> str:
     """Return a pytest module for a data set in the same folder, which wants the best of these scores."""
     checks = "\n".join(f"    scored({name!r}, runs=run).at_least(1)" for name in scorers)
     return _TEST.format(
@@ -99,7 +101,7 @@ def test_answer(item, scored):
 '''
 
 
-def tested(items: Sequence[Mapping[str, Any]], scorer: str | None) -> list[str]:
+def tested(items: Sequence[Item], scorer: str | None) -> list[str]:
     """Return the scorers of the test: the chosen one, or all with a low score; only registered ones."""
     scores = [(name, s["value"]) for item in items for name, s in item["metadata"]["scores"].items()]
     wanted = {scorer} if scorer else {name for name, value in scores if value < 1.0}
@@ -122,7 +124,7 @@ def labelled_traces(connection: Connection, verdict: str) -> list[str]:
     return list(connection.execute(query.order_by(labels.time.desc())).scalars())
 
 
-def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any]]:
+def _labels(connection: Connection, run: RecordedRun) -> dict[str, Row]:
     scorers = {each.columns["evaluation_id"]: each.slice["scorer_id"] for each in run.evaluations}
     table = schema.labels
     query = select(table).where(table.c.evaluation_id.in_(list(scorers))).order_by(table.c.evaluation_id)
@@ -132,7 +134,7 @@ def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any
     }
 
 
-def _example(content: Mapping[str, Any]) -> dict[str, Any]:
+def _example(content: Record) -> Item:
     described = {name: content.get(name) for name in ("input", "output", "system", "history", "media")}
     described["tools"] = [_tool(call) for call in objects(content.get("tool_calls")) if call.get("name")]
     texts = (each.get("content") for each in objects(content.get("documents")))
@@ -141,12 +143,12 @@ def _example(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"input": "", **example} if content.get("media") else example
 
 
-def _tool(call: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(call: Record) -> Item:
     failed = call.get("error") or ("error" if call.get("status") == "error" else None)
     return {**{name: call.get(name) for name in ("name", "arguments", "result")}, "error": failed}
 
 
-def recorded_scores(place: str, trace_id: str) -> Iterator[dict[str, Any]]:
+def recorded_scores(place: str, trace_id: str) -> Iterator[Record]:
     """Yield the records of a trace, and one of each rule with its sampler.
 
     For `otel-evals explain`, which reads files of the jsonl destination itself.
@@ -158,12 +160,12 @@ def recorded_scores(place: str, trace_id: str) -> Iterator[dict[str, Any]]:
         yield from map(_recorded, find_runs(connection, trace_id))
 
 
-def _sampled(row: Mapping[str, Any], weight: float | None) -> dict[str, Any]:
-    sampling = {"rule": row["sampler"], "probability": 1.0 / weight if weight else None}
-    return {"scorer": row["scorer_id"], "rule": row["rule"], "sampling": sampling}
+def _sampled(columns: StoredSlice, weight: float | None) -> Record:
+    sampling = {"rule": columns["sampler"], "probability": 1.0 / weight if weight else None}
+    return {"scorer": columns["scorer_id"], "rule": columns["rule"], "sampling": sampling}
 
 
-def _recorded(run: RecordedRun) -> dict[str, Any]:
+def _recorded(run: RecordedRun) -> Record:
     names = ("evaluation_id", "status", "reason", "value", "label", "explanation", "duration", "effect")
     evaluations = [
         {**{name: each.columns[name] for name in names}, **_sampled(each.slice, each.columns["weight"])}

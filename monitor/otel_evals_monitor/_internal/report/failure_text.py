@@ -10,10 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from otel_evals_monitor._internal.report.words import one_line
-from otel_evals_monitor._internal.store.rows import objects
+from otel_evals_monitor._internal.store.rows import Record, objects
 
 _LONGEST = 2_000
 _NAME = 160
@@ -71,7 +70,7 @@ class TextGroup:
     """The most telling words of texts without a common template."""
 
 
-def failure_text(explanation: str | None, run: Mapping[str, Any], error: str | None = None) -> FailureText:
+def failure_text(explanation: str | None, run: Record, error: str | None = None) -> FailureText:
     """Return the template of a run: `explanation` by the scorer, `run` as recorded, `error` of the run."""
     calls = objects(run.get("tool_calls"))
     failed = [each for each in calls if each.get("error") or each.get("status") == "error"]
@@ -109,7 +108,7 @@ def _without_repeats(clause: str, order: Callable[[Iterable[str]], Iterable[str]
     return head + colon + rest
 
 
-def _first(call: Mapping[str, Any]) -> str:
+def _first(call: Record) -> str:
     said = call.get("error") if isinstance(call.get("error"), str) else call.get("result")
     return next((line for line in str(said or "").splitlines() if line.strip()), "")[:_NAME]
 

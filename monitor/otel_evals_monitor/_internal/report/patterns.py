@@ -17,12 +17,12 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.queries import Measured, Slices, time_range, together
+from otel_evals_monitor._internal.store.rows import Row
 
 _READ = 2_000
 _PASSING = 200
 _SELDOM = 0.1
 _PRIME, _FACTOR = 65_521, 48_271
-_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def _of(query: Select[Any], slices: Slices, window: Window) -> Select[Any]:
 
 def _read(
     connection: Connection, slices: Slices, window: Window, fails: ColumnElement[bool]
-) -> tuple[int, list[dict[str, Any]]]:
+) -> tuple[int, list[Row]]:
     """Return the number of failing runs, and a random sample of them with their texts, newest first."""
     table, runs = schema.evaluations, schema.runs.c
     count = connection.execute(_of(select(func.count()), slices, window).where(fails)).scalar_one()
@@ -163,8 +163,8 @@ def _read(
     return count, rows
 
 
-def _grouped(rows: Sequence[_Row], passing: Sequence[str]) -> dict[TextGroup, list[_Row]]:
-    found: dict[TextGroup, list[_Row]] = {}
+def _grouped(rows: Sequence[Row], passing: Sequence[str]) -> dict[TextGroup, list[Row]]:
+    found: dict[TextGroup, list[Row]] = {}
     for row, group in zip(rows, group_texts([row["text"] for row in rows], passing), strict=True):
         if group is not None:
             found.setdefault(group, []).append(row)
@@ -176,7 +176,7 @@ def _first_seen(
     slices: Slices,
     window: Window,
     fails: ColumnElement[bool],
-    grouped: Mapping[TextGroup, Sequence[_Row]],
+    grouped: Mapping[TextGroup, Sequence[Row]],
 ) -> dict[TextGroup, int]:
     """Return the time of the earliest run of each group, also before the window."""
     first = {group: rows[-1]["time"] for group, rows in grouped.items()}
@@ -202,7 +202,7 @@ class _Shares:
     def of_part(self, measured: Measured) -> _Shares:
         return replace(self, measured=measured)
 
-    def share(self, rows: Sequence[_Row], confidence: float = 0.95) -> Estimate:
+    def share(self, rows: Sequence[Row], confidence: float = 0.95) -> Estimate:
         weights = [row["weight"] for row in rows if row["weight"] is not None]
         w, ww = sum(weights), sum(weight * weight for weight in weights)
         scored = self.measured.scored
@@ -220,7 +220,7 @@ class _Shares:
 
 
 def _trend(
-    halves: tuple[_Shares, _Shares], rows: Sequence[_Row], middle: int, first_seen: int, confidence: float
+    halves: tuple[_Shares, _Shares], rows: Sequence[Row], middle: int, first_seen: int, confidence: float
 ) -> str:
     """Return how the share of some rows changed from the first half of the time to the second."""
     at = middle * schema.NANO
@@ -234,5 +234,5 @@ def _trend(
     return "new" if first_seen >= at else "rising"
 
 
-def _weight(rows: Sequence[_Row]) -> float:
+def _weight(rows: Sequence[Row]) -> float:
     return sum(row["weight"] or 0.0 for row in rows)

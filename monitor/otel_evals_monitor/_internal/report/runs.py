@@ -13,8 +13,8 @@ from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.filters import EVERY, SEARCHED, RunFilter, Window
-from otel_evals_monitor._internal.store.queries import Slices
-from otel_evals_monitor._internal.store.rows import objects
+from otel_evals_monitor._internal.store.queries import Slices, StoredSlice
+from otel_evals_monitor._internal.store.rows import Record, Row, objects
 
 _SLICES = 200
 
@@ -46,19 +46,19 @@ class RunOfSlice:
 class RecordedEvaluation:
     """All columns of an evaluation and its slice."""
 
-    columns: Mapping[str, Any]
-    slice: Mapping[str, Any]
+    columns: Row
+    slice: StoredSlice
 
     @property
-    def steps(self) -> list[Mapping[str, Any]]:
+    def steps(self) -> list[Record]:
         """The recorded steps; empty if they were too large to keep."""
         return objects(_parsed(self.columns["details"]))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    columns: Mapping[str, Any]
-    content: Mapping[str, Any]
+    columns: Row
+    content: Record
     """Messages and tool calls; empty if content is not kept."""
     evaluations: Sequence[RecordedEvaluation]
 
@@ -145,7 +145,7 @@ def run_rows(connection: Connection, slices: Slices, rows: Sequence[Any]) -> lis
     return [_run_of_slice(row, runs[row["run_key"]], slices[row["slice_id"]]["scorer_id"]) for row in there]
 
 
-def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str) -> RunOfSlice:
+def _run_of_slice(row: Row, run: Row, scorer_id: str) -> RunOfSlice:
     content = content_of(run["content"])
     of_row = ("evaluation_id", "status", "reason", "value", "label", "explanation", "effect")
     of_run = ("trace_id", "span_id", "agent_name", "agent_version")
@@ -179,9 +179,9 @@ def _recorded(connection: Connection, query: Select[Any]) -> list[RecordedRun]:
     return [RecordedRun(run, content_of(run["content"]), found.get(run["key"], [])) for run in runs]
 
 
-def content_of(text: str | None) -> Mapping[str, Any]:
+def content_of(text: str | None) -> Record:
     """Return the recorded messages and tool calls of a run; empty if they are not kept."""
-    found: Mapping[str, Any] = _parsed(text) or {}
+    found: Record = _parsed(text) or {}
     return found
 
 

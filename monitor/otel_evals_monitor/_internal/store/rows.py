@@ -18,6 +18,10 @@ from typing import Any, Literal, cast
 from otel_evals.model import is_missing
 from otel_evals_monitor._internal.store import schema
 
+Record = Mapping[str, Any]
+"""An object of a record, of any origin."""
+Row = dict[str, Any]
+"""The values of a row by column."""
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _EFFECTS = ("allowed", "blocked", "rewritten")
@@ -40,12 +44,12 @@ _KIN = 2**30
 
 @dataclass(frozen=True, slots=True)
 class RecordRows:
-    run: dict[str, Any]
+    run: Row
     parts: tuple[int, ...]
     """Keys that the run has if it is read from a backend that does not have its root yet."""
-    slices: dict[int, dict[str, Any]]
+    slices: dict[int, Row]
     """By id."""
-    evaluations: list[dict[str, Any]]
+    evaluations: list[Row]
 
 
 def rows_of(record: Any, *, content: bool = True) -> RecordRows:
@@ -61,8 +65,8 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
     whole = _text(record, "conversation_id") if record.get("turns") else ""
     run = _run(record, hash_of(trace_id, span_id, whole), trace_id, span_id, content)
     late = run["time"] + (_LATE_TURN if whole else _LATE)
-    found: list[dict[str, Any]] = []
-    slices: dict[int, dict[str, Any]] = {}
+    found: list[Row] = []
+    slices: dict[int, Row] = {}
     for index, evaluation in enumerate(record["evaluations"]):
         try:
             live = _whole(evaluation.get("time")) <= late
@@ -87,7 +91,7 @@ def hash_of(*parts: Any) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
 
 
-def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
+def _run(record: Record, key: int, trace_id: str, span_id: str, content: bool) -> Row:
     start, duration = _whole(record.get("start_time")), _number(record.get("duration"))
     attributes, usage = _object(record, "attributes"), _object(record, "usage")
     names = sorted(set(map(str, record.get("models") or ())))
@@ -110,13 +114,13 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
     }
 
 
-def _scored_at(record: Mapping[str, Any]) -> int:
+def _scored_at(record: Record) -> int:
     """Return the time of the first score, for the records of programs that do not give the run's time."""
     times = [_whole(each.get("time")) for each in objects(record["evaluations"])]
     return min(filter(None, times), default=0)
 
 
-def _content(record: Mapping[str, Any]) -> str | None:
+def _content(record: Record) -> str | None:
     kept = {name: record[name] for name in _CONTENT if record.get(name)}
     if len(_json(kept)) > LARGEST_CONTENT:
         kept = {name: _cut(value) for name, value in kept.items()} | {"cut": True}
@@ -132,9 +136,7 @@ def _cut(value: Any) -> Any:
     return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
 
 
-def _slice(
-    record: Mapping[str, Any], evaluation: Mapping[str, Any], run: Mapping[str, Any], live: bool
-) -> tuple[int, dict[str, Any]]:
+def _slice(record: Record, evaluation: Record, run: Record, live: bool) -> tuple[int, Row]:
     scorer = _needed(evaluation, "scorer")
     return _known_slice(
         scorer,
@@ -158,17 +160,17 @@ _SLICE = [column.name for column in schema.slices.columns if column.name != "id"
 
 
 @lru_cache(maxsize=2_000)
-def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
+def _known_slice(*values: Any) -> tuple[int, Row]:
     """Return the id and the columns of a slice; most runs are of a cached one."""
     return hash_of(*values), dict(zip(_SLICE, values, strict=True))
 
 
-def live_slice(columns: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def live_slice(columns: Record) -> tuple[int, Row]:
     """Return the slice of live scores with these columns, given that of a backfill."""
     return _known_slice(*({**columns, "live": True}[name] for name in _SLICE))
 
 
-def _scale(evaluation: Mapping[str, Any]) -> float | None:
+def _scale(evaluation: Record) -> float | None:
     """Return the recorded scale; without one, 1 for scores in 0..1 and None for others."""
     if "scale" in evaluation:
         scale = _number(evaluation["scale"])
@@ -179,9 +181,7 @@ def _scale(evaluation: Mapping[str, Any]) -> float | None:
     return 1.0 if value is None or 0.0 <= value <= 1.0 else None
 
 
-def _evaluation(
-    evaluation: Mapping[str, Any], run: Mapping[str, Any], slice_id: int, scale: float | None, content: bool
-) -> dict[str, Any]:
+def _evaluation(evaluation: Record, run: Record, slice_id: int, scale: float | None, content: bool) -> Row:
     status, reason = _text(evaluation, "status"), _text(evaluation, "reason")
     if status not in STATUSES:
         raise ValueError(f"status: must be one of {', '.join(STATUSES)}, not {status!r}")
@@ -221,7 +221,7 @@ def _evaluation(
     }
 
 
-def _weight(sampling: Mapping[str, Any]) -> float | None:
+def _weight(sampling: Record) -> float | None:
     """Return one over the probability; None if it is unknown."""
     probability = _number(sampling.get("probability"))
     if probability is None:
@@ -231,24 +231,24 @@ def _weight(sampling: Mapping[str, Any]) -> float | None:
     return 1.0 / probability
 
 
-def objects(value: Any) -> list[Mapping[str, Any]]:
+def objects(value: Any) -> list[Record]:
     """Return the objects of a list; records of other programs may contain anything."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object(record: Record, name: str) -> Record:
     value = record.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
-def _needed(record: Mapping[str, Any], name: str) -> str:
+def _needed(record: Record, name: str) -> str:
     text = _text(record, name)
     if not text:
         raise ValueError(f"{name}: is needed")
     return text
 
 
-def _text(record: Mapping[str, Any], name: str) -> str:
+def _text(record: Record, name: str) -> str:
     """Return a field as text that a database can store; empty if it is missing."""
     value = record.get(name)
     if value is None:

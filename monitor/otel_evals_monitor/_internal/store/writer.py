@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -16,11 +16,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
-from otel_evals_monitor._internal.store.rows import RecordRows, live_slice, rows_of
+from otel_evals_monitor._internal.store.rows import RecordRows, Row, live_slice, rows_of
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _T = TypeVar("_T")
-_Rows = dict[tuple[Any, ...], dict[str, Any]]
+_Rows = dict[tuple[Any, ...], Row]
 _AT_ONCE = 500
 _MOST_KNOWN = 20_000
 _KEYS = ("width", "bucket", "slice_id", "status", "reason")
@@ -105,9 +105,7 @@ class ResultsStore:
         written.repeated += sum(len(each.evaluations) for each in batch) - len(fresh)
 
 
-def change_rollups(
-    connection: Connection, added: Sequence[Mapping[str, Any]], removed: Sequence[Mapping[str, Any]]
-) -> None:
+def change_rollups(connection: Connection, added: Sequence[Row], removed: Sequence[Row]) -> None:
     sums: _Rows = {}
     groups: _Rows = {}
     for rows, sign in ((added, 1), (removed, -1)):
@@ -159,7 +157,7 @@ def _remove(connection: Connection, keys: Sequence[int], rollups: bool) -> int:
     return len(rows)
 
 
-def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
+def _count(sums: _Rows, width: int, row: Row, sign: int) -> None:
     """Add a row to its minute or hour, or remove it."""
     bucket = row["time"] // schema.NANO // width * width
     key = (width, bucket, row["slice_id"], row["status"], row["reason"])
@@ -182,7 +180,7 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
         into["x_max"] = x if into["x_max"] is None else max(x, into["x_max"])
 
 
-def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
+def _count_cluster(groups: _Rows, row: Row, sign: int) -> None:
     if row["x"] is None or row["weight"] is None:
         return
     # Only groups are stored, so the table does not grow with the number of users.
@@ -195,37 +193,37 @@ def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     into["wx"] += sign * row["weight"] * row["x"]
 
 
-def _added(new: Any) -> dict[str, Any]:
+def _added(new: Any) -> Row:
     """Return the changes of a rollup's upsert: sums add up, ranges widen."""
     old = schema.rollups.c
-    changed: dict[str, Any] = {name: old[name] + new[name] for name in COUNTED}
+    changed: Row = {name: old[name] + new[name] for name in COUNTED}
     changed["w_max"] = case((new.w_max > old.w_max, new.w_max), else_=old.w_max)
     changed["x_min"] = case((old.x_min.is_(None) | (new.x_min < old.x_min), new.x_min), else_=old.x_min)
     changed["x_max"] = case((old.x_max.is_(None) | (new.x_max > old.x_max), new.x_max), else_=old.x_max)
     return changed
 
 
-def _version(row: Mapping[str, Any]) -> tuple[int, int]:
+def _version(row: Row) -> tuple[int, int]:
     return row["revision"], row["scored"]
 
 
-def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Row]:
     table = schema.evaluations
     queries = (select(table).where(table.c.evaluation_id.in_(some)) for some in _portions(ids))
     return {row["evaluation_id"]: row for query in queries for row in rows_of_query(connection, query)}
 
 
-def overwriting(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
+def overwriting(table: Table, *kept: str) -> Callable[[Any], Row]:
     """Return the changes of an upsert that overwrites all other columns."""
     names = [column.name for column in table.columns if column.name not in kept]
     return lambda new: {name: new[name] for name in names}
 
 
-def _keep(new: Any) -> dict[str, Any]:
+def _keep(new: Any) -> Row:
     return {}
 
 
-def _added_cluster(new: Any) -> dict[str, Any]:
+def _added_cluster(new: Any) -> Row:
     return {name: schema.clusters.c[name] + new[name] for name in ("w", "wx")}
 
 
@@ -236,9 +234,9 @@ _overwrite_evaluation = overwriting(schema.evaluations, "id", "evaluation_id")
 def upsert(
     connection: Connection,
     table: Table,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     keys: tuple[str, ...],
-    changed: Callable[[Any], dict[str, Any]],
+    changed: Callable[[Any], Row],
 ) -> None:
     """Insert rows; `changed` returns the changes of an existing row, given the new values."""
     if not rows:
@@ -258,7 +256,7 @@ def _compiled(
     table: Table,
     columns: tuple[str, ...],
     keys: tuple[str, ...],
-    changed: Callable[[Any], dict[str, Any]],
+    changed: Callable[[Any], Row],
 ) -> tuple[str, Sequence[str] | None]:
     """Return an upsert's SQL, and the parameters' order if they are positional."""
     statement = (sqlite if dialect.name == "sqlite" else postgresql).insert(table)
