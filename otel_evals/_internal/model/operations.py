@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -253,6 +253,11 @@ class Operation:
     def span_id(self) -> str:
         """Id of the operation's span."""
         return self.span.span_id
+
+
+def model_calls(operations: Iterable[Operation]) -> list[Operation]:
+    """Return the model calls among operations."""
+    return [o for o in operations if o.kind is OperationKind.INFERENCE]
 
 
 def end_of(operation: Operation) -> int:

@@ -18,7 +18,7 @@ from otel_evals._internal.model import (
     ToolCall,
     Usage,
 )
-from otel_evals._internal.model.operations import end_of
+from otel_evals._internal.model.operations import end_of, model_calls
 from otel_evals._internal.model.records import ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, versions_and_tenant
@@ -31,7 +31,7 @@ from otel_evals._internal.read.question import (
     waiting_calls,
 )
 from otel_evals._internal.read.tool_calls import is_after_pending, is_json_of, join_tool_calls, with_pending
-from otel_evals._internal.read.tree import outside
+from otel_evals._internal.read.tree import Parents, outside
 from otel_evals._internal.read.turns import APART, tokens_used
 from otel_evals._internal.sampling.consistent import credible_state
 
@@ -60,7 +60,7 @@ def assemble(
     root: Operation,
     operations: Sequence[Operation],
     children: Mapping[str, tuple[str, ...]],
-    above: Mapping[str, str | None],
+    above: Parents,
     guards: frozenset[str],
 ) -> Run:
     """Return a run; `above` maps each span to its nearest operation above, `guards` are span ids."""
@@ -136,7 +136,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     _root: Operation
     _operations: Sequence[Operation]
-    _above: Mapping[str, str | None]
+    _above: Parents
     _guards: frozenset[str]
     _parts: dict[Callable[..., Any], Any] = {}  # a struct copies it
     failed: ClassVar[bool] = False  # each operation has this for itself
@@ -235,8 +235,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return max((o for o in failed if end_of(o) >= since), key=end_of, default=None)
 
     def _last(self) -> Operation | None:
-        calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
-        return max(calls, key=end_of, default=None)
+        return max(model_calls(self._speaking()), key=end_of, default=None)
 
     # --- fields, by name ---
 
@@ -272,8 +271,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return found.system_instructions if found else None
 
     def provider(self) -> str | None:
-        asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
-        provider: str | None = _first_of("provider", self._root, asked)
+        provider: str | None = _first_of("provider", self._root, model_calls(self._operations))
         return provider
 
     def usage(self) -> Usage:

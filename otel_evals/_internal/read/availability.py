@@ -14,13 +14,12 @@ from otel_evals._internal.model import (
     Availability,
     Document,
     Operation,
-    OperationKind,
     Source,
     SpanRecord,
     ToolCall,
 )
 from otel_evals._internal.model.finish_reasons import finish_reason
-from otel_evals._internal.model.operations import end_of
+from otel_evals._internal.model.operations import end_of, model_calls
 from otel_evals._internal.read.question import Answer, Question, parts_of
 from otel_evals._internal.util.plain import as_text
 
@@ -125,7 +124,7 @@ def _of_side(
     operations: Sequence[Operation],
     ended: Ending,
 ) -> Availability:
-    models = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    models = model_calls(operations)
     # If nothing was found, the last model call is where an answer would be.
     last = holder or max(models, key=end_of, default=None)
     recorded = last.availability.get(side) if last is not None else None

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part, ToolCall
 from otel_evals._internal.model.operations import end_of
-from otel_evals._internal.read.question import given_this_turn, parts_of, this_turn
+from otel_evals._internal.read.question import HAVE_MESSAGES, given_this_turn, parts_of, this_turn
 
-_HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 _TOOL_KINDS = ("tool_call", "tool_result")
 
 
@@ -203,7 +202,7 @@ def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:
 def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
     found = MessageCalls()
     for operation in operations:
-        if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
+        if operation.kind in HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
             given = given_this_turn(operation, operations)
             said = this_turn(operation.output_messages)
             if operation.kind is OperationKind.INFERENCE:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from otel_evals._internal.model import Operation, Run, Source, SpanRecord
 from otel_evals._internal.model.records import with_given
-from otel_evals._internal.read.tree import upward
+from otel_evals._internal.read.tree import Parents, upward
 from otel_evals._internal.util.plain import read_json
 
 _METADATA: Final = [
@@ -149,7 +149,7 @@ def with_inherited_ids(
     runs: Sequence[Run],
     operations: Mapping[str, Operation],
     records: Mapping[str, SpanRecord],
-    parents: Mapping[str, str | None],
+    parents: Parents,
 ) -> list[Run]:
     """Add the conversation and the user from the spans around runs to runs that lack them.
 
@@ -176,7 +176,7 @@ def _above(
     span_id: str,
     operations: Mapping[str, Operation],
     records: Mapping[str, SpanRecord],
-    parents: Mapping[str, str | None],
+    parents: Parents,
 ) -> str | None:
     for above in upward(parents.get(span_id), parents):
         value: Any = None

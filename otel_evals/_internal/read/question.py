@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.finish_reasons import finish_reason
-from otel_evals._internal.model.operations import end_of
+from otel_evals._internal.model.operations import end_of, model_calls
 
-_HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
+HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 _CONFIRMED = re.compile(r"Returning structured response: |Successfully validated \S+ structured output$")
 """Result of a tool named after the form of an answer, in LangChain and in Strands."""
 
@@ -142,7 +142,7 @@ def find_question(root: Operation, operations: Sequence[Operation]) -> Question 
 
     An object is the question only if no operation inside has another one.
     """
-    candidates = [root, *(o for o in operations if o.kind in _HAVE_MESSAGES and o is not root)]
+    candidates = [root, *(o for o in operations if o.kind in HAVE_MESSAGES and o is not root)]
     # A process whose clock is behind was not asked first.
     candidates.sort(key=lambda o: o.span.start_time < root.span.start_time)
     questions = filter(None, (_question(o, operations) for o in candidates))
@@ -278,8 +278,7 @@ def _is_error(text: str, root: Operation, operations: Sequence[Operation]) -> bo
         return False
     if root.error is not None and text in failed:
         return True
-    asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
-    last = max(asked, key=end_of, default=root)
+    last = max(model_calls(operations), key=end_of, default=root)
     return last.error is not None and last is not root and text in last.error
 
 
@@ -297,7 +296,7 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
         return answer
     # The latest end first; among equal ends the earliest start, which is the outer span. In another process,
     # what ends after the root has another clock, or goes on after the answer.
-    inside = [o for o in operations if o.kind in _HAVE_MESSAGES and o is not root]
+    inside = [o for o in operations if o.kind in HAVE_MESSAGES and o is not root]
     end, host = end_of(root), root.span.resource
     inside.sort(key=lambda o: (end_of(o) <= end or o.span.resource == host, end_of(o)), reverse=True)
     # LangGraph's edges return the next step's name.

@@ -24,6 +24,7 @@ from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.read.tree import (
     INVOCATIONS,
+    Parents,
     Tree,
     guards_in,
     in_order,
@@ -39,13 +40,13 @@ _PARENT, _SPAN_ID, _LOGS = attrgetter("parent_span_id"), attrgetter("span_id"), 
 _OPERATIONS, _OPERATION_ID = attrgetter("operations"), attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
 _SCOPE, _PROOF = semconv.SCOPE_NAME, semconv.MARK_PROOF
-_NO_LINKS: Mapping[str, str | None] = {}
+_NO_LINKS: Parents = {}
 _DEEPEST_AGENT = 100
 """Levels of nested agents that are judged separately."""
 
 
 def find_runs(
-    spans: Sequence[SpanRecord], conventions: Conventions, links: Mapping[str, str | None] | None = None
+    spans: Sequence[SpanRecord], conventions: Conventions, links: Parents | None = None
 ) -> list[Run]:
     """Return the runs in the spans of a trace, by start time. Never raises.
 
@@ -88,7 +89,7 @@ def find_runs(
 
 
 def _to_read(
-    records: Mapping[str, SpanRecord], parents: Mapping[str, str | None], conventions: Conventions
+    records: Mapping[str, SpanRecord], parents: Parents, conventions: Conventions
 ) -> Sequence[SpanRecord]:
     """Return all spans except those of evaluations, with all inside them."""
     found = list(records.values())
@@ -193,7 +194,7 @@ _NOTHING = SpanGroup((), {})
 def read_runs(
     traces: Iterable[Sequence[SpanRecord]],
     conventions: Conventions,
-    links: Mapping[str, str | None] | None = None,
+    links: Parents | None = None,
 ) -> Iterator[Run]:
     """Yield the runs of traces, each as soon as it is whole; for `links` see `find_runs`."""
     return join_split_runs(run for trace in traces for run in find_runs(trace, conventions, links))

@@ -10,6 +10,7 @@ from math import inf
 from typing import cast
 
 from otel_evals._internal.model import Operation, OperationKind, Run
+from otel_evals._internal.model.operations import model_calls
 from otel_evals._internal.model.records import with_given
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.read.assemble import assemble
@@ -162,7 +163,7 @@ def _ids(run: Run) -> frozenset[str]:
 
 def _calls(run: Run) -> list[Operation]:
     """Return the model calls of a run, and before them its agent, which may have more messages."""
-    calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
+    calls = model_calls(run.operations)
     is_call = run.root_kind is OperationKind.INFERENCE
     return calls if is_call or run.root is None else [run.root, *calls]
 

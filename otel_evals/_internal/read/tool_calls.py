@@ -20,14 +20,14 @@ from otel_evals._internal.read.message_calls import (
     same_name,
 )
 from otel_evals._internal.read.question import confirms_answer
-from otel_evals._internal.read.tree import is_before, is_during, upward
+from otel_evals._internal.read.tree import Parents, is_before, is_during, upward
 from otel_evals._internal.util.plain import read_json
 
 _LEVELS = 32
 """Levels above a tool's span at which another span may record the same call."""
 
 
-def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
+def join_tool_calls(operations: Sequence[Operation], above: Parents) -> tuple[ToolCall, ...]:
     """Return the run's tool calls by time; `above` maps each span to its nearest operation above.
 
     Calls that a convention does not count as tools, such as a framework's structured output, are left out.
@@ -58,7 +58,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
 class _SpanCalls:
     """One call per execution: spans inside a tool's span that record the same call are merged."""
 
-    def __init__(self, operations: Sequence[Operation], above: Mapping[str, str | None]) -> None:
+    def __init__(self, operations: Sequence[Operation], above: Parents) -> None:
         self._above = above
         self._by_id = {o.span.span_id: o for o in operations}
         self.calls: dict[str, tuple[int, ToolCall]] = {}

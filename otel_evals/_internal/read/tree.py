@@ -24,6 +24,8 @@ from otel_evals._internal.read.logged import with_details
 from otel_evals._internal.util.error_log import log_error
 
 INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+Parents = Mapping[str, str | None]
+"""The id of the span, or of the nearest operation, above each span."""
 _ATTRIBUTES = """
 openinference.span.kind gen_ai.operation.name gen_ai.span.kind traceloop.span.kind
 langfuse.observation.type langwatch.span.type mlflow.spanType mastra.span.type type
@@ -58,9 +60,7 @@ class Tree(msgspec.Struct, frozen=True, eq=False):
             stack.extend(reversed(self.below.get(span_id, ())))
 
 
-def read_tree(
-    records: Iterable[SpanRecord], parents: Mapping[str, str | None], conventions: Conventions
-) -> Tree:
+def read_tree(records: Iterable[SpanRecord], parents: Parents, conventions: Conventions) -> Tree:
     """Read spans, and link the operations to a tree, given the parents of all spans."""
     # Next to claimed spans, these events repeat calls that are counted already.
     found = _read(records, conventions) or _read(with_details(records), conventions)
@@ -87,9 +87,7 @@ def _is_guard(operation: Operation) -> bool:
     return any(_GUARD.search(str(attributes[key])) for key in _KINDS.intersection(attributes))
 
 
-def outside(
-    guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
-) -> Sequence[Operation]:
+def outside(guards: frozenset[str], operations: Sequence[Operation], above: Parents) -> Sequence[Operation]:
     """Return the operations outside of guards."""
     inside = {o.span_id for o in operations if o.span_id in guards}
     for operation in operations:  # sorted by start: parents come first
@@ -98,7 +96,7 @@ def outside(
     return [operation for operation in operations if operation.span_id not in inside]
 
 
-def upward(span_id: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+def upward(span_id: str | None, parents: Parents) -> Iterator[str]:
     """Yield a span's id and those above it. Senders write the parents, which may form a loop."""
     seen: set[str] = set()
     while span_id is not None and span_id not in seen:
@@ -129,7 +127,7 @@ def is_before(end: int, start: int) -> bool:
     return end <= start or (start % _MILLISECOND == 0 and end - start < _MILLISECOND)
 
 
-def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
+def _nearest(operations: Mapping[str, Operation], parents: Parents) -> dict[str, str | None]:
     """Return each operation's nearest operation above. Cycles are cut at their first span."""
     above: dict[str, str | None] = {}
     in_order = True

@@ -5,7 +5,7 @@ Also splits traces in which an application's span groups several invocations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -22,7 +22,7 @@ from otel_evals._internal.read.question import (
     says_tools,
     turn_start,
 )
-from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_before, is_during
+from otel_evals._internal.read.tree import INVOCATIONS, Parents, Tree, is_before, is_during
 
 _TWINS = 2
 """How many spans may record one call: a library's, and next to it the SDK's own."""
@@ -226,7 +226,7 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
 # --- tokens ---
 
 
-def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
+def tokens_used(operations: Sequence[Operation], above: Parents) -> Usage:
     """Add the tokens of the innermost operations with any; operations above them have sums of these.
 
     A model call does not include the tokens of a tool or an agent below it, nor those of calls that follow it
