@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from otel_evals._internal.attach import records
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, OwnSpan, judged_context
 from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.records import Attributes
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
@@ -148,7 +149,7 @@ class Attacher:
 
     def _emit_event(self, logger: Logger, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if isinstance(evaluation.outcome, Score | ScorerFailure):
-            more: dict[str, Any] = records.proposed_attributes(evaluation) if self._proposed else {}
+            more: Attributes = records.proposed_attributes(evaluation) if self._proposed else {}
             for preset in self._presets:
                 try:
                     more.update(preset.event_attributes(run, evaluation))
@@ -205,11 +206,11 @@ def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
     return opened.judged
 
 
-def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
+def span_attributes(evaluation: Evaluation) -> Attributes:
     """Return the attributes of a score on the judged span; other outcomes have none, checks their effect."""
     score = evaluation.outcome
     name = f"{semconv.SCORE_PREFIX}{evaluation.scorer_id}"
-    attributes: dict[str, Any] = {
+    attributes: Attributes = {
         f"{name}.verdict": evaluation.verdict,
         f"{name}.effect": evaluation.effect,
     }
@@ -223,13 +224,13 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return _known(attributes)
 
 
-def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _known(attributes: Attributes) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
+def result_attributes(evaluation: Evaluation) -> Attributes:
     """Return the attributes that the evaluation event and the evaluation span share."""
-    attributes: dict[str, Any] = {
+    attributes: Attributes = {
         semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
         semconv.EVALUATION_ID: evaluation.evaluation_id,
         semconv.EVALUATION_REVISION: evaluation.revision,
@@ -252,8 +253,8 @@ def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return _known(attributes)
 
 
-def _score(score: Score) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
+def _score(score: Score) -> Attributes:
+    attributes: Attributes = {
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value),
         semconv.GEN_AI_EVALUATION_SCORE_LABEL: score.label and score.label[: records.MAX_LABEL],
         semconv.SCORE_OPERATION: score.span_id,
@@ -264,8 +265,8 @@ def _score(score: Score) -> dict[str, Any]:
     return {**attributes, **_judges(score)} if score.steps else attributes
 
 
-def _judges(score: Score) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
+def _judges(score: Score) -> Attributes:
+    attributes: Attributes = {}
     # Sorted: the same judges always result in the same value.
     models = sorted({s.model for s in score.steps if s.model is not None})
     if models:
@@ -286,13 +287,13 @@ def emit_event(
     evaluation: Evaluation,
     about: str,
     judged: Context,
-    more: Mapping[str, Any] | None = None,
+    more: Attributes,
 ) -> None:
     """Emit the evaluation event of a score or a failure in the context of the span that it is `about`.
 
     Attributes that backends ask for, in `more`, replace none of the event's own.
     """
-    attributes = {**(more or {}), **result_attributes(evaluation)}
+    attributes = {**more, **result_attributes(evaluation)}
     if run.turns:
         attributes.update(records.conversation_attributes(run))
     for operation in run.operations:

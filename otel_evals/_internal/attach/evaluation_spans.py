@@ -11,7 +11,6 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.context import Context
@@ -105,7 +104,7 @@ class EvaluationSpans:
         links = judged_links(run, span.span_id)
         return _started(tracer, marked_context(), links, run, span.scorer_id, span.start_time)
 
-    def end(self, span: ScorerSpan, evaluation: Evaluation, attributes: Mapping[str, Any]) -> None:
+    def end(self, span: ScorerSpan, evaluation: Evaluation, attributes: records.Attributes) -> None:
         """End a span with its evaluation's outcome, which has these attributes, if it is needed."""
         asked_a_judge = any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
         if isinstance(span, EvaluationSpan) and (span.needed or asked_a_judge):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.trace import (
@@ -18,11 +17,13 @@ from otel_evals import semconv
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.trust.marks import mark
 
+Attributes = dict[str, Any]
+"""Of a span or an event, by name."""
 MAX_TEXT = 4_000
 MAX_LABEL = 256
 
 
-def opening_attributes(run: Run, scorer_id: str) -> dict[str, Any]:
+def opening_attributes(run: Run, scorer_id: str) -> Attributes:
     return {
         semconv.MARK: True,
         semconv.GEN_AI_EVALUATION_NAME: scorer_id,
@@ -31,9 +32,9 @@ def opening_attributes(run: Run, scorer_id: str) -> dict[str, Any]:
     }
 
 
-def proposed_attributes(evaluation: Evaluation) -> dict[str, Any]:
+def proposed_attributes(evaluation: Evaluation) -> Attributes:
     """Return the attributes of an event or a span that are proposed for the GenAI conventions."""
-    attributes: dict[str, Any] = {
+    attributes: Attributes = {
         semconv.GEN_AI_EVALUATOR_ID: evaluation.scorer_id,
         semconv.GEN_AI_EVALUATOR_VERSION: evaluation.scorer_version,
     }
@@ -48,7 +49,7 @@ def proposed_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def end_span(
-    tracer: Tracer, span: Span, evaluation: Evaluation, attributes: Mapping[str, Any], *, may_fail: bool
+    tracer: Tracer, span: Span, evaluation: Evaluation, attributes: Attributes, *, may_fail: bool
 ) -> None:
     """End the evaluation span with these attributes of its outcome, and record its steps as children.
 
@@ -92,7 +93,7 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     child.end(step.start_time + int(step.duration * 1e9) if step.start_time else None)
 
 
-def conversation_attributes(run: Run) -> dict[str, Any]:
+def conversation_attributes(run: Run) -> Attributes:
     if not run.turns:
         return {}
     return {

@@ -69,7 +69,7 @@ def event(ended: Evaluation, run: Run = RUN) -> ReadableLogRecord:
     exporter = InMemoryLogRecordExporter()
     provider = LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    emit_event(provider.get_logger("t"), run, ended, ended.span_id, judged_context(run, ended.span_id))
+    emit_event(provider.get_logger("t"), run, ended, ended.span_id, judged_context(run, ended.span_id), {})
     (found,) = exporter.get_finished_logs()
     return found
 
