@@ -29,7 +29,7 @@ from otel_evals_monitor._internal.report.inputs import (
     only_of,
     window_of,
 )
-from otel_evals_monitor._internal.report.json_values import as_plain, pattern_values, run_values
+from otel_evals_monitor._internal.report.json_values import Json, as_plain, pattern_values, run_values
 from otel_evals_monitor._internal.report.patterns import failures_of
 from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs, runs_of_slices
@@ -62,7 +62,7 @@ def server_of(database: Database, place: str, limits: AlarmLimits, link: TraceLi
 def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
     most = _LARGEST if tool.__name__ == "test_of" else _MOST_TEXT
 
-    async def call(**arguments: Any) -> dict[str, Any]:
+    async def call(**arguments: Any) -> Json:
         try:
             # An empty text is no choice.
             given = {name: value for name, value in arguments.items() if value != ""}
@@ -72,9 +72,9 @@ def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
             return {"error": redact(str(error))}
 
     # The server makes a schema of the tool's own arguments.
-    signature = inspect.signature(tool, eval_str=True).replace(return_annotation=dict[str, Any])
+    signature = inspect.signature(tool, eval_str=True).replace(return_annotation=Json)
     call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__annotations__ = {**tool.__annotations__, "return": dict[str, Any]}
+    call.__annotations__ = {**tool.__annotations__, "return": Json}
     server.tool(tool.__name__, description=tool.__doc__, annotations=_READ_ONLY)(call)
 
 
@@ -97,7 +97,7 @@ class _Tools:
     def __init__(self, database: Database, place: str, limits: AlarmLimits, link: TraceLink) -> None:
         self._database, self._place, self._limits, self._link = database, place, limits, link
 
-    def incidents(self) -> list[dict[str, Any]]:
+    def incidents(self) -> list[Json]:
         """Current incidents: what got worse, since when, before and now of each scorer, the evidence, and
         traces of the worst runs.
         """
@@ -123,7 +123,7 @@ class _Tools:
         against: str | None = None,
         scorer: str | None = None,
         agent: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Weighted means with intervals. `by` splits: agent, version, prompt, model, tenant, rule, service,
         judge, or attribute:NAME, with commas. `window` is the last 24h or 7d; `since` and `until` are times.
         `against` is `previous` or a version to compare with.
@@ -144,7 +144,7 @@ class _Tools:
         version: str | None = None,
         window: str | None = None,
         since: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """The failing runs of a scorer, grouped by what is wrong, with share, trend and an example."""
         time_of = window_of(self._database, since, None, window)
         with self._database.reading() as connection:
@@ -164,7 +164,7 @@ class _Tools:
         window: str | None = None,
         since: str | None = None,
         limit: int = 20,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Json]:
         """Runs that a scorer judged, `worst` or `newest` first, with score, reason, question and answer.
         `status` is scored, not_scored, failed or dropped; `text` is searched in messages and reasons.
         """
@@ -181,7 +181,7 @@ class _Tools:
             )
         return [run_values(each, self._link) for each in found]
 
-    def run(self, trace_id: str) -> dict[str, Any]:
+    def run(self, trace_id: str) -> Json:
         """One trace in full: question, tool calls, answer, every score with its reason, labels, feedback."""
         with self._database.reading() as connection:
             found = find_runs(connection, trace_id)
@@ -197,7 +197,7 @@ class _Tools:
         """Why a trace was scored or not: sampling decisions and outcomes, in words."""
         return str(explain_trace(trace_id, [self._place]))
 
-    def labelled(self, limit: int = 20, after: int = 0) -> list[dict[str, Any]]:
+    def labelled(self, limit: int = 20, after: int = 0) -> list[Json]:
         """Runs that people labelled, as items of a data set for `judge calibrate`; `after` skips items."""
         with self._database.reading() as connection:
             found = list(labelled_examples(connection))
@@ -223,7 +223,7 @@ class _Tools:
         return found
 
 
-def _line(line: IncidentLine) -> dict[str, Any]:
+def _line(line: IncidentLine) -> Json:
     alarm = line.first
     return {
         "scorer": alarm.scorer_id,
@@ -237,7 +237,7 @@ def _line(line: IncidentLine) -> dict[str, Any]:
     }
 
 
-def _run(run: RecordedRun) -> dict[str, Any]:
+def _run(run: RecordedRun) -> Json:
     columns = ("trace_id", "span_id", "agent_name", "agent_version", "prompt_version", "model", "duration")
     scores = [
         {

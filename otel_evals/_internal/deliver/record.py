@@ -27,6 +27,7 @@ from otel_evals._internal.model.operations import NO_USAGE
 from otel_evals._internal.redaction.redactor import before_redaction
 from otel_evals._internal.util.plain import field_values
 
+_Json = dict[str, Any]
 _MOST_MEDIA = 20
 _MOST_BITS = 1024
 _DEEPEST = 100
@@ -88,9 +89,9 @@ def plain(value: Any, depth: int = 0) -> Any:
     return str(value)
 
 
-def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -> dict[str, Any]:
+def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -> _Json:
     """Return the record of a run. Ids and figures are fields of ours; all else is redacted as content."""
-    texts: dict[str, Any] = {
+    texts: _Json = {
         "service": plain(run.resource.get(semconv.SERVICE_NAME)),
         "agent": run.agent_name,
         "agent_version": run.agent_version,
@@ -130,21 +131,21 @@ def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -
     }
 
 
-def _named(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def _named(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[_Json]:
     return [dict(zip(names, row, strict=False)) for row in rows]
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage) -> _Json:
     return dict(_NO_USAGE) if usage is NO_USAGE else plain(asdict(usage))
 
 
-def _media(run: Run, media_bytes: int, redact: Callable[[Media], Media]) -> list[dict[str, Any]]:
+def _media(run: Run, media_bytes: int, redact: Callable[[Media], Media]) -> list[_Json]:
     said = (("input", run.input_messages), ("output", run.output_messages))
     found = [(side, media) for side, messages in said for message in messages for media in message.media]
     return [{"side": side, **_reference(redact(media), media_bytes)} for side, media in found[:_MOST_MEDIA]]
 
 
-def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
+def _reference(media: Media, media_bytes: int) -> _Json:
     """Return the known fields; the bytes only of images up to a size."""
     kept = asdict(media)
     if media.raster_type is None or (media.size or 0) > media_bytes:
@@ -152,7 +153,7 @@ def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None}
 
 
-def _attributes(run: Run) -> dict[str, Any]:
+def _attributes(run: Run) -> _Json:
     """Return the short attributes of the root span: numbers, and texts that are no messages."""
     own = run.root.span.attributes if run.root else {}
     short = [(k, v) for k, v in own.items() if not isinstance(v, str) or len(v) <= _LONGEST_ATTRIBUTE]
@@ -160,7 +161,7 @@ def _attributes(run: Run) -> dict[str, Any]:
 
 
 _OF_CALLS = ("name", "status", "arguments", "result", "error")
-_NO_CONTENT: dict[str, Any] = {
+_NO_CONTENT: _Json = {
     **dict.fromkeys(("error", "input", "output", "system")),
     "history": [],
     "documents": [],
@@ -173,7 +174,7 @@ def _tool_call(call: ToolCall) -> list[Any]:
     return [call.name, call.status, plain(call.arguments), plain(call.result), call.error]
 
 
-def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
+def _evaluation(evaluation: Evaluation, *, content: bool) -> _Json:
     outcome = evaluation.outcome
     steps = steps_of(outcome)
     record = {
@@ -209,7 +210,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
     return record if content else {**record, "explanation": None, "message": None}
 
 
-def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
+def _step(step: StepRecord, *, content: bool) -> _Json:
     record = {
         "name": step.name,
         "result": plain(step.result),
@@ -227,6 +228,6 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
     return record if content else {**record, "result": None, "prompt": None, "error": None}
 
 
-def _context(seen: ContextSeen, *, content: bool) -> dict[str, Any]:
+def _context(seen: ContextSeen, *, content: bool) -> _Json:
     text = list(seen.text) if content and seen.text is not None else None
     return {"digest": seen.digest, "pieces": seen.pieces, "truncated": seen.truncated, "text": text}

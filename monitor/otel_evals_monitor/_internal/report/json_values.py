@@ -14,8 +14,11 @@ from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.picks import SURPRISING
 from otel_evals_monitor._internal.store.rows import STATUSES
 
+Json = dict[str, Any]
+"""An object of JSON."""
 
-def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
+
+def as_plain(report: ScoreReport, link: TraceLink) -> Json:
     checks = [
         {
             **_named(picks, "runs", "picked", "expected", "z"),
@@ -35,7 +38,7 @@ def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
     }
 
 
-def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
+def _slice(row: SliceReport, link: TraceLink) -> Json:
     known, failures = row.estimate, row.failures
     return {
         **{name: value or None for name, value in row.slice.items()},
@@ -62,11 +65,11 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
     }
 
 
-def run_values(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
+def run_values(run: RunOfSlice, link: TraceLink) -> Json:
     return {**asdict(run), "time": timestamp(run.time), "link": link.to(run)}
 
 
-def pattern_values(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
+def pattern_values(pattern: FailurePattern, link: TraceLink) -> Json:
     return {
         **_named(pattern, "name", "runs", "trend"),
         "share": pattern.share.mean,
@@ -80,5 +83,5 @@ def _ends(interval: Interval | None, low: str, high: str) -> dict[str, float | N
     return {low: interval.low, high: interval.high} if interval else {low: None, high: None}
 
 
-def _named(value: Any, *names: str) -> dict[str, Any]:
+def _named(value: Any, *names: str) -> Json:
     return {name: getattr(value, name) for name in names}
