@@ -34,6 +34,8 @@ from otel_evals._internal.read.runs import evaluation_id, subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
 
+Sampled = dict[Target, list[Pending]]
+"""The sampled evaluations by what they judge."""
 _LOOK_SECONDS = 0.002  # polled: an event would cost every run a call
 _PLAIN_LABELS = (None, "true", "false")
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
@@ -104,11 +106,11 @@ class RunScorer:
         self.start(sampled)
         return judged
 
-    def _decide(self, run: Run) -> dict[Target, list[Pending]]:
+    def _decide(self, run: Run) -> Sampled:
         """Return the sampled evaluations by what they judge."""
         rules = self.rules
         targets: dict[str, Target] = {}
-        sampled: dict[Target, list[Pending]] = {}
+        sampled: Sampled = {}
         accepted: list[tuple[Run, list[Decision]]] = []
         checked = self._checked.close(run) if self._checked.runs else None
         for evaluation in checked.newest.values() if checked is not None else ():
@@ -132,7 +134,7 @@ class RunScorer:
             checked.closing = target
         return sampled
 
-    def decide_conversation(self, due: DueConversation) -> dict[Target, list[Pending]]:
+    def decide_conversation(self, due: DueConversation) -> Sampled:
         """Ask the rules about a conversation that is due; returns the sampled evaluations, for `start`."""
         rules, run = self.rules, due.run
         if due.conversation.ruled_out:
@@ -179,7 +181,7 @@ class RunScorer:
         self._preparing = asyncio.ensure_future(queue.prepare())
         return queue
 
-    def start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
+    def start(self, sampled: Sampled, lost: str | None = None) -> None:
         """Start sampled evaluations, or drop them for a reason."""
         for target, pending in sampled.items():
             self._start(self.rules, target, pending, None if lost is None else Dropped(reason=lost))

@@ -30,6 +30,7 @@ from otel_evals._internal.model import (
 from otel_evals._internal.model.convention import Conventions
 
 _Item = TypeVar("_Item")
+_Evaluations = tuple[Evaluation, ...]
 _UNBOUNDED = 2**62
 _AT_ONCE = 64
 _FLUSH_EVERY = 1024
@@ -41,7 +42,7 @@ _BUDGET = "BudgetExceededError"
 class _Submitted:
     """A submitted run and its evaluations so far."""
 
-    future: Future[tuple[Evaluation, ...]]
+    future: Future[_Evaluations]
     open: int = 0
     """Number of judged spans with evaluations that have not ended."""
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -77,13 +78,13 @@ class BatchScorer:
             clock=lambda: self._last_end,
         )
 
-    def score(self, run: Run) -> Future[tuple[Evaluation, ...]]:
+    def score(self, run: Run) -> Future[_Evaluations]:
         """Submit a run; its evaluations are in the order of the rules.
 
         A rule that does not apply to the run, or does not sample it, has no evaluation. A run with the same
         root must not be submitted while it is being scored.
         """
-        future: Future[tuple[Evaluation, ...]] = Future()
+        future: Future[_Evaluations] = Future()
         future.set_running_or_notify_cancel()  # it cannot be cancelled any more
         self._engine.thread.call(lambda: self._take(run, future))
         return future
@@ -93,11 +94,11 @@ class BatchScorer:
         items: Iterable[tuple[_Item, Run]],
         at_once: int = _AT_ONCE,
         done: Callable[[], object] = lambda: None,
-    ) -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
+    ) -> Iterator[tuple[_Item, _Evaluations]]:
         """Score runs as they are read, `at_once` at a time; yield items in the order in which they finish."""
-        running: dict[Future[tuple[Evaluation, ...]], _Item] = {}
+        running: dict[Future[_Evaluations], _Item] = {}
 
-        def ended() -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
+        def ended() -> Iterator[tuple[_Item, _Evaluations]]:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 done()
                 yield running.pop(future), future.result()
@@ -114,7 +115,7 @@ class BatchScorer:
         while running:
             yield from ended()
 
-    def end_conversations(self) -> tuple[Evaluation, ...]:
+    def end_conversations(self) -> _Evaluations:
         """Judge the conversations that are not idle yet; return the newest evaluations of all of them."""
         # Conversations that were not read completely are judged the next time.
         if not self.stopped and any(r.scope == "conversation" for r in self.config.rules):
@@ -143,7 +144,7 @@ class BatchScorer:
         """Leave the conversations that were not read completely to the next time."""
         self._engine.conversations.forget()
 
-    def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
+    def _take(self, run: Run, future: Future[_Evaluations]) -> None:
         submitted = _Submitted(future)
         # Conversations become idle by the time in the data, not by the time of reading it.
         self._last_end = max(self._last_end, (run.end_time or run.start_time) / 1e9)
