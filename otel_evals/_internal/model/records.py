@@ -100,6 +100,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 _Record = TypeVar("_Record")
+Fields = Mapping[str, Any]
+"""Values of a record by field."""
 DERIVATION: Final = "_derivation"
 """The key in a record's `__dict__` of the object that derives its missing fields."""
 
@@ -111,7 +113,7 @@ class Derivation(Protocol):
     def failed(self) -> bool:
         """True if something could not be read; its fields are then empty."""
 
-    def derive(self, field: str) -> Mapping[str, Any]:
+    def derive(self, field: str) -> Fields:
         """Return a field by name, with other fields found on the way."""
 
 
@@ -155,14 +157,14 @@ def _reduced(record: Any) -> tuple[Any, ...]:
     return _restored, (cls, {n: v for n, v in values.items() if v is not defaults.get(n, absent)})
 
 
-def _restored(cls: Any, values: Mapping[str, Any]) -> Any:
+def _restored(cls: Any, values: Fields) -> Any:
     record = object.__new__(cls)
     object.__setattr__(record, "__dict__", {**_defaults(cls), **values})
     return record
 
 
 @cache
-def _defaults(cls: Any) -> Mapping[str, Any]:
+def _defaults(cls: Any) -> Fields:
     made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
     return made | {f.name: f.default for f in fields(cls) if f.default is not MISSING}
 

@@ -19,7 +19,7 @@ from otel_evals._internal.model import (
     Usage,
 )
 from otel_evals._internal.model.operations import end_of, model_calls
-from otel_evals._internal.model.records import ReadOnlyDict, recovered
+from otel_evals._internal.model.records import Fields, ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, versions_and_tenant
 from otel_evals._internal.read.question import (
@@ -141,9 +141,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     _parts: dict[Callable[..., Any], Any] = {}  # a struct copies it
     failed: ClassVar[bool] = False  # each operation has this for itself
 
-    def derive(self, field: str) -> Mapping[str, Any]:
+    def derive(self, field: str) -> Fields:
         found = getattr(self, _TOGETHER.get(field, field))()
-        together: Mapping[str, Any] = found if field in _TOGETHER else {field: found}
+        together: Fields = found if field in _TOGETHER else {field: found}
         return together
 
     # --- parts, each found once ---
@@ -239,17 +239,17 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     # --- fields, by name ---
 
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Fields:
         question = self._question()
         messages, history = (question.messages, question.history) if question else ((), ())
         return {"input_messages": messages, "history": history}
 
-    def said(self) -> Mapping[str, Any]:
+    def said(self) -> Fields:
         answer = self._answer()
         messages, text = (answer.messages, answer.text) if answer else ((), None)
         return {"output_messages": messages, "output": text}
 
-    def errors(self) -> Mapping[str, Any]:
+    def errors(self) -> Fields:
         failed = self._failed()
         if failed and failed.error == "error":  # a status without a message: a model call may say more
             last = self._last()
@@ -257,11 +257,11 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         error, kind = (failed.error, failed.error_type) if failed else (None, None)
         return {"error": error, "error_type": kind}
 
-    def ids(self) -> Mapping[str, Any]:
+    def ids(self) -> Fields:
         names = ("conversation_id", "user_id")
         return {name: _first_of(name, self._root, self._operations) for name in names}
 
-    def named(self) -> Mapping[str, Any]:
+    def named(self) -> Fields:
         found = self._names()
         names = ("agent_version", "prompt_version", "tenant")
         return {name: found[name][0] if name in found else None for name in names}
@@ -290,7 +290,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return "failed"
         return "cut" if "length" in reasons else "answered"
 
-    def recorded(self) -> Mapping[str, Any]:
+    def recorded(self) -> Fields:
         """Return the availability and the sources of all fields."""
         calls, documents = self.tool_calls(), self.documents()
         parts = self._question(), self._answer(), calls, documents, self._system()

@@ -18,7 +18,7 @@ import msgspec
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.operations import CONTENT
-from otel_evals._internal.model.records import DERIVATION, Derivation, ReadOnlyDict, read_only
+from otel_evals._internal.model.records import DERIVATION, Derivation, Fields, ReadOnlyDict, read_only
 from otel_evals._internal.read.availability import mark_truncated
 from otel_evals._internal.read.logged import with_details
 from otel_evals._internal.util.error_log import log_error
@@ -231,10 +231,10 @@ class _Content(msgspec.Struct, eq=False, gc=False):
 
     span: SpanRecord
     derivation: Derivation | None
-    known: Mapping[str, Any] | None
+    known: Fields | None
     failed: bool = False
 
-    def found(self) -> Mapping[str, Any]:
+    def found(self) -> Fields:
         """Return the fields that were left to be read."""
         if self.known is None and self.derivation is not None:
             found = self._read(self.derivation)
@@ -242,7 +242,7 @@ class _Content(msgspec.Struct, eq=False, gc=False):
                 self.known = found
         return self.known or {}
 
-    def _read(self, derivation: Derivation) -> Mapping[str, Any]:
+    def _read(self, derivation: Derivation) -> Fields:
         try:
             found = {"tool_definitions": (), **derivation.derive("availability")}
             if found["tool_definitions"]:
@@ -267,7 +267,7 @@ class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
     trace: _TraceContent
     failed: bool = False
 
-    def derive(self, field: str) -> Mapping[str, Any]:
+    def derive(self, field: str) -> Fields:
         found = self.content.found()
         self.failed = self.content.failed
         if field in _AVAILABILITY:
