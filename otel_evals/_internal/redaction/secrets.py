@@ -33,6 +33,10 @@ from otel_evals._internal.redaction.secret_forms import (
 
 _WINDOW = 4_096
 _OVERLAP = 1_024
+Place = tuple[int, int]
+"""Start and end of a part of a text."""
+_Hit = tuple[re.Match[str], int, int]
+"""A match, with the start and the end of the secret in it."""
 MARK = "[redacted]"
 _REST = re.compile(r"[^\s\"'\\,;&<>]*")
 _LINE = re.compile(r"[^\"'\\\r\n]*")
@@ -150,9 +154,9 @@ def redact_values(text: str, values: Collection[str]) -> str:
 def search(
     pattern: re.Pattern[str],
     text: str,
-    span: Callable[[re.Match[str], int], tuple[int, int] | None] = lambda match, limit: match.span(),
+    span: Callable[[re.Match[str], int], Place | None] = lambda match, limit: match.span(),
     worth: Callable[[str], bool] | None = None,
-) -> Iterator[tuple[re.Match[str], int, int]]:
+) -> Iterator[_Hit]:
     """Yield matches with their spans, which `span` computes from a match and the end of its window.
 
     Windows that are not `worth` a search are skipped.
@@ -171,10 +175,10 @@ def search(
                 yield match, *found
 
 
-def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int, int]]:
+def _found(pattern: re.Pattern[str], text: str) -> Iterator[_Hit]:
     """Search for secrets: a match, or its group if the pattern has one."""
 
-    def span(match: re.Match[str], limit: int) -> tuple[int, int] | None:
+    def span(match: re.Match[str], limit: int) -> Place | None:
         if pattern is REVERSED:
             secret = names_secrets(match[2]) and is_secret_under(match[2], match[1])
             return match.span(1) if secret else None
@@ -194,10 +198,10 @@ def _end_of_run(text: str, end: int, rest: re.Pattern[str] = _REST) -> int:
     return end
 
 
-def _assigned(text: str) -> Iterator[tuple[int, int]]:
+def _assigned(text: str) -> Iterator[Place]:
     """Yield the spans of values assigned to secret names."""
 
-    def span(name: re.Match[str], limit: int) -> tuple[int, int] | None:
+    def span(name: re.Match[str], limit: int) -> Place | None:
         value = _secret_value(text, name)
         if value is None:
             return None
@@ -229,10 +233,10 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     return value if written_as_code or likely else None
 
 
-def _private_keys(text: str) -> Iterator[tuple[int, int]]:
+def _private_keys(text: str) -> Iterator[Place]:
     """Yield the spans of private keys; one without an end line reaches to the end of the text."""
 
-    def span(match: re.Match[str], limit: int) -> tuple[int, int]:
+    def span(match: re.Match[str], limit: int) -> Place:
         closing = text.find("-----END", match.end())
         last_line = _END_LINE.match(text, closing) if closing >= 0 else None
         return match.start(), last_line.end() if last_line else len(text)
@@ -240,9 +244,9 @@ def _private_keys(text: str) -> Iterator[tuple[int, int]]:
     return ((first, last) for _, first, last in search(_PRIVATE_KEY, text, span))
 
 
-def replaced(text: str, spans: list[tuple[int, int]]) -> str:
+def replaced(text: str, spans: list[Place]) -> str:
     """Return the text with `[redacted]` in place of each span; overlapping spans are merged."""
-    merged: list[tuple[int, int]] = []
+    merged: list[Place] = []
     for first, last in sorted(spans):
         if merged and first < merged[-1][1]:
             merged[-1] = merged[-1][0], max(last, merged[-1][1])
