@@ -14,6 +14,7 @@ from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.options import Problems, suggestion
 from otel_evals.errors import ConfigError
 
+_Accepted = tuple[Any, ...]
 FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operations", "children")), "input")
 """Fields of a run in `when`."""
 _FORM = re.compile(r"\s*score\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
@@ -26,9 +27,7 @@ class Where:
     A field that is a list must contain an accepted value.
     """
 
-    def __init__(
-        self, fields: Mapping[str, tuple[Any, ...]], attributes: Mapping[str, tuple[Any, ...]]
-    ) -> None:
+    def __init__(self, fields: Mapping[str, _Accepted], attributes: Mapping[str, _Accepted]) -> None:
         self._fields = dict(fields)
         self._attributes = dict(attributes)
 
@@ -53,8 +52,8 @@ def condition(value: Any) -> Any:
             raise ConfigError("when", f"must be {wanted}, not {value!r:.80}")
         return value
     problems = Problems()
-    fields: dict[str, tuple[Any, ...]] = {}
-    attributes: dict[str, tuple[Any, ...]] = {}
+    fields: dict[str, _Accepted] = {}
+    attributes: dict[str, _Accepted] = {}
     for key, wanted in value.items():
         name = str(key)
         if name == "attributes" and isinstance(wanted, Mapping):
@@ -75,7 +74,7 @@ def condition(value: Any) -> Any:
     return Where(fields, attributes)
 
 
-def _values(wanted: Any, field: str, problems: Problems) -> tuple[Any, ...]:
+def _values(wanted: Any, field: str, problems: Problems) -> _Accepted:
     values = tuple(wanted) if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
     if not values:
         problems.add(field, "is an empty list, which no run can match: name at least one value")
@@ -84,11 +83,11 @@ def _values(wanted: Any, field: str, problems: Problems) -> tuple[Any, ...]:
     return values
 
 
-def _among(value: Any, values: tuple[Any, ...]) -> bool:
+def _among(value: Any, values: _Accepted) -> bool:
     return any(each in values for each in value) if isinstance(value, tuple) else value in values
 
 
-def _has(run: Run, key: str, values: tuple[Any, ...]) -> bool:
+def _has(run: Run, key: str, values: _Accepted) -> bool:
     return any(_among(place[key], values) for place in attributes_of(run) if key in place)
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 _logger = logging.getLogger(__name__)
 _PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
-_hooked: list[Callable[[], object]] = []
+_Call = Callable[[], object]
+_hooked: list[_Call] = []
 
 
 class OneAtATime:
@@ -36,7 +37,7 @@ class OneAtATime:
     def _renew(self) -> None:
         self._lock = threading.RLock()
         self._inside: set[int] = set()
-        self._postponed: list[Callable[[], object]] = []
+        self._postponed: list[_Call] = []
 
     def __enter__(self) -> None:
         self._inside.add(threading.get_ident())  # before the lock: a handler may interrupt this very line
@@ -50,7 +51,7 @@ class OneAtATime:
             while self._postponed:
                 self._postponed.pop(0)()
 
-    def postpone(self, function: Callable[[], object]) -> bool:
+    def postpone(self, function: _Call) -> bool:
         """If the calling thread holds the lock, call the function after its release, and return True."""
         if threading.get_ident() not in self._inside:
             return False
@@ -59,8 +60,8 @@ class OneAtATime:
 
 
 def chain_sigterm(
-    shutdown: Callable[[], object],
-    flush: Callable[[], object],
+    shutdown: _Call,
+    flush: _Call,
     timeout: float,
     stopping: OneAtATime,
 ) -> bool:
@@ -98,13 +99,13 @@ def chain_sigterm(
     return True
 
 
-def _begin(function: Callable[[], object]) -> threading.Thread:
+def _begin(function: _Call) -> threading.Thread:
     thread = threading.Thread(target=function, name="otel-evals-sigterm", daemon=True)
     thread.start()
     return thread
 
 
-def _shutdown_last(shutdown: Callable[[], object]) -> None:
+def _shutdown_last(shutdown: _Call) -> None:
     """Shut down when the process exits by itself.
 
     Servers such as uvicorn stop serving, restore the default action and raise SIGTERM again, which would end
@@ -121,7 +122,7 @@ def _shutdown_last(shutdown: Callable[[], object]) -> None:
     atexit.register(shutdown_then_unblock)
 
 
-def register_exit_hook(shutdown: Callable[[], object]) -> None:
+def register_exit_hook(shutdown: _Call) -> None:
     """Call a module-level function when this process or a forked child ends without `atexit`.
 
     Imports nothing: a process that can end so has loaded the module in question.
@@ -133,7 +134,7 @@ def register_exit_hook(shutdown: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=lambda: _hook(shutdown))
 
 
-def _hook(shutdown: Callable[[], object]) -> None:
+def _hook(shutdown: _Call) -> None:
     util = sys.modules.get("multiprocessing.util")
     process = sys.modules.get("multiprocessing.process")
     if util is not None:
@@ -146,5 +147,5 @@ def _hook(shutdown: Callable[[], object]) -> None:
         celery.worker_process_shutdown.connect(lambda **_: shutdown(), weak=False, dispatch_uid=__name__)
 
 
-def _finalize(shutdown: Callable[[], object]) -> None:
+def _finalize(shutdown: _Call) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, shutdown, exitpriority=_PRIORITY)

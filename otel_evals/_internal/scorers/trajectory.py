@@ -210,7 +210,9 @@ def trajectory_accuracy(
 
 # --- limits ---
 
-_NO_PRICES: Mapping[str, tuple[float, float]] = MappingProxyType({})
+Prices = Mapping[str, tuple[float, float]]
+"""US dollars per million input and output tokens, by model."""
+_NO_PRICES: Prices = MappingProxyType({})
 _MILLION = 1_000_000
 
 
@@ -268,7 +270,7 @@ def within_budget(
 _NO_TOKENS = NotScored(reason="tokens_not_recorded", explanation="the run has no token usage")
 
 
-def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
+def _measure(name: str, run: Run, prices: Prices) -> float | NotScored:
     match name:
         case "model calls":
             return sum(1 for _ in run.of_kind(OperationKind.INFERENCE))
@@ -283,7 +285,7 @@ def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> 
     return run.duration
 
 
-def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
+def _usd(run: Run, prices: Prices) -> float | NotScored:
     costs = []
     for operation in run.of_kind(OperationKind.INFERENCE):
         # The cost of the other calls is a lower bound, which may already exceed the limit.

@@ -37,6 +37,9 @@ PRODUCTS = (
 )
 Order = dict[str, Any]
 """All facts about an order; `fails` is the tool that cannot answer for it."""
+Orders = dict[str, Order]
+"""By id."""
+_Context = RunContext[Orders]
 
 
 class Fault(StrEnum):
@@ -50,26 +53,26 @@ class Fault(StrEnum):
 
 support = Agent(
     name="support",
-    deps_type=dict[str, Order],
+    deps_type=Orders,
     instructions="You are Mia, support agent of Larch & Stone, an outdoor shop. "
     f"Answer from your tools, in two or three sentences. Today is {TODAY:%A, %d %B %Y}.",
 )
 
 
 @support.tool
-def track_shipment(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+def track_shipment(ctx: _Context, order_id: str) -> dict[str, Any]:
     """Track a parcel: its carrier and tracking number, when it was shipped and when it arrives."""
     return _found(ctx, "track_shipment", order_id, "The carrier's tracking service timed out.")
 
 
 @support.tool
-def check_return(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+def check_return(ctx: _Context, order_id: str) -> dict[str, Any]:
     """Check whether an order can be returned: until what day, how many days are left, the price paid."""
     return _found(ctx, "check_return", order_id, f"Order {order_id} was not delivered yet.")
 
 
 @support.tool
-def cancel_order(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+def cancel_order(ctx: _Context, order_id: str) -> dict[str, Any]:
     """Cancel an order before it ships, and say what is refunded."""
     problem = f"Order {order_id} cannot be cancelled: it has left the warehouse."
     return _found(ctx, "cancel_order", order_id, problem)
@@ -138,7 +141,7 @@ def new_order(rng: random.Random, order_id: str, fails: str = "") -> Order:
     }
 
 
-def _found(ctx: RunContext[dict[str, Order]], tool: str, order_id: str, problem: str) -> dict[str, Any]:
+def _found(ctx: _Context, tool: str, order_id: str, problem: str) -> dict[str, Any]:
     order = ctx.deps[order_id]
     if order["fails"] == tool:
         raise ModelRetry(problem)
@@ -253,7 +256,7 @@ class Truth:
     """Description of the fault."""
 
 
-def plan(runs: int, seed: int) -> tuple[list[Question], dict[str, Order]]:
+def plan(runs: int, seed: int) -> tuple[list[Question], Orders]:
     """Plan questions about different orders; the same seed gives the same plan."""
     rng = random.Random(seed)
     questions, orders = [], {}
@@ -269,7 +272,7 @@ def plan(runs: int, seed: int) -> tuple[list[Question], dict[str, Order]]:
 
 async def converse(
     questions: Sequence[Question],
-    orders: dict[str, Order],
+    orders: Orders,
     record: Callable[[Truth], None],
     at_once: int = 24,
     think: float = 0.02,

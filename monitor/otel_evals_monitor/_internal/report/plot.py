@@ -14,6 +14,8 @@ from otel_evals_monitor._internal.store.queries import Measured
 _TOP, _BASE, _BOTTOM = 38, 224, 292
 _COUNTS = 44
 _LEFT, _RIGHT = 46, 12
+_Place = tuple[float, float]
+"""x and y."""
 _LETTER = 7
 """Typical width of a letter."""
 STEPS = (60, 300, 600, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
@@ -233,9 +235,7 @@ def _hits(axes: _Axes, plot: Plot) -> Iterator[str]:
         yield _element("a", "", inside, href=p.href, tabindex="-1") if p.href else f"<g>{inside}</g>"
 
 
-def sparkline(
-    points: Sequence[tuple[float, float]], span: tuple[int, int], divide: int, scale: float | None
-) -> str:
+def sparkline(points: Sequence[_Place], span: tuple[int, int], divide: int, scale: float | None) -> str:
     """Return a line of means by time, with a mark at the time `divide`.
 
     It has no text: the numbers are next to it.
@@ -246,7 +246,7 @@ def sparkline(
     low, high = min(y for _, y in points), max(y for _, y in points)
     capacity = max(high - low, 0.25 * (scale or abs(high) or 1.0))  # small changes stay small
 
-    def at(time: float, mean: float) -> tuple[float, float]:
+    def at(time: float, mean: float) -> _Place:
         x = 3 + (time - span[0]) / max(span[1] - span[0], 1) * (width - 6)
         return x, height / 2 - (mean - (low + high) / 2) / capacity * (height - 10)
 
@@ -261,7 +261,7 @@ def sparkline(
 def whisker(mean: float, interval: Interval, low: float, high: float) -> str:
     """Return an interval on an axis from `low` to `high`, for a table; its numbers are next to it."""
 
-    def at(value: float) -> tuple[float, float]:
+    def at(value: float) -> _Place:
         return 4 + (value - low) / ((high - low) or 1.0) * 172, 9
 
     bar = _line("bar", at(interval.low), at(interval.high))
@@ -269,7 +269,7 @@ def whisker(mean: float, interval: Interval, low: float, high: float) -> str:
     return _element("svg", "interval", inside, **{"viewBox": "0 0 180 18", "aria-hidden": "true"})
 
 
-def _line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+def _line(kind: str, start: _Place, end: _Place) -> str:
     return _element("line", kind, x1=start[0], y1=start[1], x2=end[0], y2=end[1])
 
 
@@ -277,7 +277,7 @@ def _dot(x: float, y: float, r: float) -> str:
     return _element("circle", "dot", cx=x, cy=y, r=r)
 
 
-def _path(name: str, kind: str, points: Iterable[tuple[float, float]]) -> str:
+def _path(name: str, kind: str, points: Iterable[_Place]) -> str:
     return _element(name, kind, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
 
 
