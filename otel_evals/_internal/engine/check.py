@@ -32,6 +32,7 @@ from otel_evals._internal.model import (
 )
 from otel_evals._internal.sampling.algebra import Earlier, inclusion_probability
 from otel_evals._internal.sampling.decide import CHECKED, RunDecisions
+from otel_evals._internal.util.plain import is_number
 from otel_evals.errors import ConfigError
 
 OnFail = Literal["block", "rewrite", "allow"]
@@ -93,10 +94,8 @@ def policy_of(rule: Rule, threshold: float | None, on_fail: OnFail, on_error: On
         if facts.scale is None:
             raise ConfigError("threshold", f"{facts.id!r} accepts every number: name the score that passes")
         threshold = 0.0 if facts.direction is Direction.LOWER else facts.scale
-    # `bool` is an `int`: True would pass as the threshold 1. NaN would fail every comparison.
     lowest, highest = (-sys.float_info.max, sys.float_info.max) if facts.scale is None else (0.0, facts.scale)
-    wrong_type = isinstance(threshold, bool) or not isinstance(threshold, int | float)
-    if wrong_type or not lowest <= threshold <= highest:
+    if not (is_number(threshold) and lowest <= threshold <= highest):
         problem = f"must be a number within {lowest:g}..{highest:g}, not {threshold!r:.100}"
         raise ConfigError("threshold", problem)
     return Policy(float(threshold), facts.direction, on_fail, on_error)

@@ -25,6 +25,7 @@ from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.trust.marks import is_marked
 from otel_evals._internal.util.calls import is_async
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.plain import is_number
 from otel_evals._internal.util.threads import Wakeup
 from otel_evals.errors import ConfigError
 
@@ -94,8 +95,7 @@ class Checks:
         on_fail: OnFail = "block",
         on_error: OnError = "allow",
     ) -> None:
-        wrong_type = isinstance(deadline, bool) or not isinstance(deadline, int | float)
-        if wrong_type or not 0 < deadline <= _LONGEST_WAIT:
+        if not (is_number(deadline) and 0 < deadline <= _LONGEST_WAIT):
             limits = f"above 0 and up to {_LONGEST_WAIT:g}"
             raise ConfigError("deadline", f"must be a number of seconds {limits}, not {deadline!r:.100}")
         self._rule = Rule(scorer)

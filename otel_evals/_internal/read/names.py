@@ -13,7 +13,7 @@ from typing import Any, Final
 from otel_evals._internal.model import Operation, Run, Source, SpanRecord
 from otel_evals._internal.model.records import with_given
 from otel_evals._internal.read.tree import Parents, upward
-from otel_evals._internal.util.plain import read_json
+from otel_evals._internal.util.plain import is_number, read_json
 
 _METADATA: Final = [
     "metadata.",
@@ -141,8 +141,7 @@ def _text(value: Any) -> str | None:
     """Return a recorded name; versions may be numbers."""
     if isinstance(value, str):
         return value.strip().strip('"') or None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return json.dumps(value) if is_number else None
+    return json.dumps(value) if is_number(value) else None
 
 
 def with_inherited_ids(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from otel_evals._internal.model import Outcome, Run
 from otel_evals._internal.model.records import Record
 from otel_evals._internal.sampling.consistent import probability_of, threshold
-from otel_evals._internal.util.plain import type_name
+from otel_evals._internal.util.plain import is_number, type_name
 from otel_evals.errors import ConfigError
 
 
@@ -217,7 +217,7 @@ def ratio(probability: float) -> Sampler:
     Raises:
         ConfigError: the probability is not a number between 0 and 1.
     """
-    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
+    if not (is_number(probability) and 0 <= probability <= 1):
         raise ConfigError("sample", f"ratio({probability!r}): the rate must be a number between 0 and 1")
     return _Ratio(float(probability), f"ratio({probability:.10g})")
 
@@ -252,6 +252,6 @@ def inclusion_probability(chance: Chance, run: Run) -> float | None:
 
 def positive(value: Any, words: str, what: str) -> float:
     """Return a finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if not (is_number(value) and 0 < value < float("inf")):
         raise ConfigError("sample", f"{words}: {what} must be a positive number, not {value!r}")
     return float(value)

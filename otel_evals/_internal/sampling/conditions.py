@@ -23,6 +23,7 @@ from otel_evals._internal.sampling.algebra import (
     SamplerFacts,
     positive,
 )
+from otel_evals._internal.util.plain import is_number
 from otel_evals.errors import ConfigError
 
 _ANYTHING: Any = object()
@@ -135,7 +136,7 @@ class _Cascade(NamedSampler):
         name = getattr(scorer, "id", scorer)
         words = f"{verb}({name!r}, {bound!r})"
         _check_name(name, f"{words}: give a scorer's id, as in {verb}('answered', 0.5)")
-        if isinstance(bound, bool) or not isinstance(bound, int | float) or bound != bound:
+        if not is_number(bound) or bound != bound:
             raise ConfigError("sample", f"{words}: the score to compare with must be a number")
         self._id, self._bound, self._is_below = name, float(bound), verb == "below"
         self.follows = frozenset([name])

@@ -36,6 +36,11 @@ def type_name(value: object) -> str:
     return type(value).__name__[:256]
 
 
+def is_number(value: object) -> bool:
+    """Return True for an int or a float, other than a bool, which is an int in Python."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
     """Return `str(value)` with a UTF-8 form, of at most `limit` characters.
 
