@@ -23,6 +23,7 @@ from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.read.conversation import as_conversation, conversation_key
 from otel_evals._internal.sampling.consistent import conversation_number, is_sampled
 from otel_evals._internal.sampling.decide import Decision
+from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Conversations:
         self._idle = {rule.group: rule.idle for rule in self._rules}
         self._all: OrderedDict[_Key, Conversation] = OrderedDict()
         self._waiting: dict[str, OrderedDict[_Key, Conversation]] = {g: OrderedDict() for g in self._idle}
-        self._revisions: OrderedDict[_Key, dict[str, int]] = OrderedDict()
+        self._revisions: BoundedCache[_Key, dict[str, int]] = BoundedCache(_REMEMBERED)
         self._bytes = 0
         self.active = bool(self._rules)
         """True if any rule judges conversations."""
@@ -252,8 +253,6 @@ class Conversations:
         self._bytes -= conversation.size
         # Should it continue, its next evaluation needs a higher revision than the last.
         self._revisions[key] = conversation.revisions
-        if len(self._revisions) > _REMEMBERED:
-            self._revisions.popitem(last=False)
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """Record a run or conversation with unexpected content as unreadable; others are unaffected."""
