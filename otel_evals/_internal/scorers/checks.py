@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import check_list, check_range, composed, pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import check_range, composed, pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
-from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence
+from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence, tool_names
 from otel_evals.errors import ConfigError
 
 
@@ -93,9 +93,7 @@ def tool_order(names: Sequence[str], *, id: str = "tool_order") -> FunctionScore
     Raises:
         ConfigError: `names` is empty or not a list.
     """
-    if not check_list(f"{id}.names", names):
-        raise ConfigError(f"{id}.names", "must be a list with at least one tool name")
-    wanted = tuple(names)
+    wanted = tool_names(f"{id}.names", names)
     return _of_calls(id, lambda called: is_subsequence(wanted, called))
 
 

@@ -164,9 +164,7 @@ def tool_call_accuracy(
     """
     if expected_order is None and not expected_tool:
         raise ConfigError("tool_call_accuracy.expected_tool", "give expected_tool or expected_order")
-    if expected_order is not None and not check_list("tool_call_accuracy.expected_order", expected_order):
-        raise ConfigError("tool_call_accuracy.expected_order", "must be a list with at least one tool name")
-    order = list(expected_order or ())
+    order = [] if expected_order is None else tool_names("tool_call_accuracy.expected_order", expected_order)
 
     def expected_of(run: Run) -> list[str]:
         if order:
@@ -186,6 +184,13 @@ def tool_call_accuracy(
         return Score(value=float(passed), label=label, explanation=explanation)
 
     return tool_call_accuracy
+
+
+def tool_names(field: str, names: Sequence[str]) -> list[str]:
+    """Return names of the configuration; raise ConfigError if there are none."""
+    if not check_list(field, names):
+        raise ConfigError(field, "must be a list with at least one tool name")
+    return list(names)
 
 
 def is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
