@@ -224,10 +224,13 @@ def _show(report: Report) -> None:
 
 def _summary(report: Report) -> dict[str, Any]:
     tallies, stats, deliveries = report
-    return {
-        "scorers": [plain(each) for each in tallies],
-        "runs": stats.seen,
-        "ignored": plain(stats.ignored),
-        "rules": plain(stats.rules),
-        "destinations": plain(deliveries),
-    }
+    summary: dict[str, Any] = plain(
+        {
+            "scorers": tallies,
+            "runs": stats.seen,
+            "ignored": stats.ignored,
+            "rules": stats.rules,
+            "destinations": deliveries,
+        }
+    )
+    return summary
