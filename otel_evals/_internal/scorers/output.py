@@ -71,12 +71,9 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
         refused = next((reason for reason in reasons if reason in _REFUSED), None)
         if refused is not None:
             return Score(value=0.0, label="refused", explanation=f"finish reason {refused}")
-        if run.waiting:
+        start = (run.output or "").lstrip()[:_START].rstrip().replace("\u2019", "'")
+        if run.waiting or not start:
             return _nothing(run)
-        start = (run.output or "").lstrip()[:_START].rstrip()
-        if not start:
-            return _nothing(run)
-        start = start.replace("\u2019", "'")
         said = next((m for search in searches if (m := search(start))), None)
         if said is not None:
             return Score(value=0.0, label="refused", explanation=f'it says "{said[0]}"')

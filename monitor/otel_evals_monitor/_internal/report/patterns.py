@@ -103,8 +103,8 @@ def failures_of(
     # Windows consist of whole minutes.
     middle = (max(start, recorded[0]) + min(end, recorded[1])) // 120 * 60
     halves = (
-        shares.of_part(together(connection, slices, Window(window.since, middle))),
-        shares.of_part(together(connection, slices, Window(middle, window.until))),
+        replace(shares, measured=together(connection, slices, Window(window.since, middle))),
+        replace(shares, measured=together(connection, slices, Window(middle, window.until))),
     )
     # One level for all groups (Bonferroni), since their trends are tested at the same time.
     confidence, worst = 1.0 - 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
@@ -198,9 +198,6 @@ class _Shares:
     each: float
     """Number of failing runs that each row stands for."""
     representative: bool
-
-    def of_part(self, measured: Measured) -> _Shares:
-        return replace(self, measured=measured)
 
     def share(self, rows: Sequence[Row], confidence: float = 0.95) -> Estimate:
         weights = [row["weight"] for row in rows if row["weight"] is not None]
