@@ -56,7 +56,6 @@ def claude_code() -> SpanConvention:
             tool_id="gen_ai.tool.call.id tool_use_id tool.id",
             arguments="tool_input gen_ai.tool.call.arguments tool.input",
             result="gen_ai.tool.call.result tool.output new_context",
-            request_model="gen_ai.request.model model",
             input_tokens="input_tokens",
             output_tokens="output_tokens",
             cache_read_tokens="cache_read_tokens",

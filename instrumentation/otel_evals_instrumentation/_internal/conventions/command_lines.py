@@ -28,7 +28,6 @@ def codex() -> SpanConvention:
         scopes=words("codex_cli_rs codex_exec codex_core codex_otel"),
         markers=words("codex.turn.token_usage.input_tokens codex.turn.reasoning_effort"),
         names=AttributeNames(
-            request_model="model",
             input_tokens="codex.turn.token_usage.input_tokens",
             output_tokens="codex.turn.token_usage.output_tokens",
             cache_read_tokens="codex.turn.token_usage.cached_input_tokens",

@@ -24,7 +24,10 @@ def google_adk() -> SpanConvention:
     """Return the convention of ADK."""
     return SpanConvention(
         name="google_adk",
-        content="`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`",
+        content=(
+            "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`; version 1: on unless "
+            "`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=false`"
+        ),
         scopes=("gcp.vertex.agent",),
         markers=words(
             """gcp.vertex.agent.invocation_id gcp.vertex.agent.event_id gcp.vertex.agent.llm_request
@@ -35,8 +38,6 @@ def google_adk() -> SpanConvention:
             output="gen_ai.output.messages gcp.vertex.agent.llm_response",
             arguments="gen_ai.tool.call.arguments gcp.vertex.agent.tool_call_args",
             result="gen_ai.tool.call.result gcp.vertex.agent.tool_response",
-            conversation_id="gen_ai.conversation.id gcp.vertex.agent.session_id",
-            user_id="user.id gcp.vertex.agent.user_id",
         ),
         kind_of=_kind,
         refine=_refine,

@@ -10,7 +10,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_star
 # --- Spring AI: `spring.ai.*` next to OpenTelemetry's names; content in attributes of tools and in logs ---
 
 
-_OWN = "spring.ai."
 _KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
 
 
@@ -48,7 +47,7 @@ def spring_ai() -> SpanConvention:
 
 def _spring_ai_kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind; for a vector store, queries are retrievals and writes are not."""
-    kind = span.attributes.get(_OWN + "kind")
+    kind = span.attributes.get("spring.ai.kind")
     if kind == "vector_store" and span.attributes.get("db.operation.name", "query") != "query":
         return OperationKind.OTHER
     return _KINDS.get(str(kind))

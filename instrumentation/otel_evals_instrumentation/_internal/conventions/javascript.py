@@ -64,7 +64,6 @@ def voltagent() -> SpanConvention:
         ),
         names=AttributeNames(
             input="agent.messages llm.messages input",
-            output="output",
             system="agent.instructions",
             tool_name="tool.name",
             tool_id="tool.call.id",
@@ -148,7 +147,7 @@ def mastra() -> SpanConvention:
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read structured answers, and a step's model from its request or from the metadata."""
     if not any(message.text for message in reader.fields.get("output_messages", ())):
-        _read_object(reader, kind)
+        _read_object(reader)
     if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
         body = mapping(reader.mapping("mastra.model_step.input").get("body"))
         reader.offer("request_model", body.get("model"))
@@ -156,10 +155,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     return kind
 
 
-def _read_object(reader: SpanReader, kind: OperationKind) -> None:
+def _read_object(reader: SpanReader) -> None:
     """Read a structured answer, which is next to an empty text."""
-    if kind not in (OperationKind.AGENT, OperationKind.INFERENCE):
-        return
     for key in reader.found_at.get("output", ()):
         gave = reader.mapping(key)
         if gave.get("text") == "" and isinstance(gave.get("object"), (dict, list)):
@@ -179,7 +176,6 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 # --- Genkit's tracer: `genkit:*`, inputs and outputs as JSON ---
 
 
-_FLOW = "genkit:metadata:flow:"
 _SUBTYPE = "genkit:metadata:subtype"
 
 
@@ -198,7 +194,6 @@ def genkit() -> SpanConvention:
             documents="genkit:output",
             query="genkit:input",
             request_model="genkit:name",
-            conversation_id="genkit:sessionId genkit:metadata:sessionId",
             name="genkit:name",
             error="genkit:error",
         ),
@@ -225,6 +220,10 @@ def _genkit_kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind by the action's type; Genkit for Go writes the flow's name on every action in it."""
     attributes = span.attributes
     kind = attributes.get(_SUBTYPE)
-    if kind is None and _FLOW + "name" in attributes and _FLOW + "stepName" not in attributes:
+    if (
+        kind is None
+        and "genkit:metadata:flow:name" in attributes
+        and "genkit:metadata:flow:stepName" not in attributes
+    ):
         return OperationKind.WORKFLOW
-    return kind_named(attributes.get(_SUBTYPE, attributes.get("genkit:type"))) or OperationKind.OTHER
+    return kind_named(kind or attributes.get("genkit:type")) or OperationKind.OTHER

@@ -19,8 +19,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
     words,
 )
 
-_OWN = "langfuse.observation."
-_OF_MODELS = frozenset(words("model.name usage_details", _OWN))
+_OF_MODELS = frozenset(("langfuse.observation.model.name", "langfuse.observation.usage_details"))
 
 
 def langfuse() -> SpanConvention:
@@ -56,7 +55,7 @@ def langfuse() -> SpanConvention:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = unquoted(span.attributes.get(_OWN + "type", "span"))
+    kind = unquoted(span.attributes.get("langfuse.observation.type", "span"))
     if kind != "span":
         return kind_named(kind)
     if "gen_ai.operation.name" in span.attributes:
@@ -71,18 +70,18 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read names from the span's name, tokens from one JSON object, and errors from a level."""
     fields, attributes = reader.fields, reader.attributes
     reader.offer_metadata(attributes.get("langfuse.trace.metadata"))
-    reader.offer("agent_name", agent_around(attributes.get(_OWN + "metadata." + CHECKPOINTS)))
-    usage = usage_in(attributes.get(_OWN + "usage_details"))
+    reader.offer("agent_name", agent_around(attributes.get("langfuse.observation.metadata." + CHECKPOINTS)))
+    usage = usage_in(attributes.get("langfuse.observation.usage_details"))
     if usage is not None:
         fields["usage"] = usage
     is_graph = (
-        attributes.get(_OWN + "metadata.ls_integration") == "langgraph"
+        attributes.get("langfuse.observation.metadata.ls_integration") == "langgraph"
         and reader.span.name != "LangGraph"
         and reader.span.parent_span_id is None
     )
     if kind is OperationKind.AGENT or is_graph:
         reader.offer("agent_name", reader.span.name)
-    if attributes.get(_OWN + "level") == "ERROR":
+    if attributes.get("langfuse.observation.level") == "ERROR":
         error = fields.setdefault("error", reader.text("error") or "error")
         if kind is OperationKind.TOOL:
             reader.change_call(status="error", error=fields["tool_call"].error or error)

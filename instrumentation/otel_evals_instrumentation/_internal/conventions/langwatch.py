@@ -7,7 +7,6 @@ from typing import Any
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
-    AttributeNames,
     SpanConvention,
     SpanReader,
 )
@@ -30,12 +29,6 @@ def langwatch() -> SpanConvention:
         scopes=("langwatch",),
         order=PLATFORM,
         markers=words("langwatch.span.type langwatch.input langwatch.output"),
-        names=AttributeNames(
-            conversation_id="""
-                langwatch.thread.id gen_ai.conversation.id langwatch.thread_id langwatch.langgraph.thread_id
-                thread_id
-            """,
-        ),
         kind_of=_kind,
         records_turns=True,
         refine=_refine,
@@ -43,7 +36,7 @@ def langwatch() -> SpanConvention:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    known = KINDS.get(str(span.attributes.get(_OWN + "span.type")))
+    known = KINDS.get(str(span.attributes.get("langwatch.span.type")))
     if known is not None:
         return known
     # Only models and agents have conversations.
@@ -63,8 +56,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _read_messages(reader, "input", "user", given)
         read_system(reader, reader.fields.get("input_messages", ()))
         _read_messages(reader, "output", "assistant", gave)
-    reader.offer_metadata(reader.attributes.get("metadata", reader.attributes.get(_OWN + "metadata")))
-    reader.offer_usage(_value(reader.attributes.get(_OWN + "metrics"))[1])
+    reader.offer_metadata(reader.attributes.get("metadata", reader.attributes.get("langwatch.metadata")))
+    reader.offer_usage(_value(reader.attributes.get("langwatch.metrics"))[1])
     if kind is OperationKind.AGENT:
         reader.fields.setdefault("agent_name", reader.span.name)
     return kind
@@ -100,7 +93,7 @@ def _read_tool(reader: SpanReader, given: Any, gave: Any) -> None:
 
 def _read_documents(reader: SpanReader, given: Any) -> None:
     """Read the contexts as documents, and the input as their query."""
-    for key in (_OWN + "rag.contexts", _OWN + "rag_contexts"):
+    for key in ("langwatch.rag.contexts", "langwatch.rag_contexts"):
         contexts = _value(reader.attributes.get(key))[1]
         found = documents_of(contexts, _query(given), reader.span.span_id)
         if found:

@@ -47,8 +47,6 @@ def loongsuite() -> SpanConvention:
         order=LIBRARY,
         markers=("gen_ai.span.kind",),
         names=AttributeNames(
-            input="gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value",
-            output="gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value",
             documents="retrieval.documents retrieval.documents.* retrieval.document output.value",
             query="retrieval.query input.value",
         ),

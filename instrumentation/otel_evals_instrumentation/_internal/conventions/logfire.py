@@ -31,8 +31,6 @@ def logfire() -> SpanConvention:
             input="gen_ai.input.messages raw_input events input request_data",
             output="gen_ai.output.messages response output events response_data",
             tool_name="gen_ai.tool.name name",
-            arguments="input",
-            result="output",
             agent_name="gen_ai.agent.name name",
             conversation_id="group_id",
         ),

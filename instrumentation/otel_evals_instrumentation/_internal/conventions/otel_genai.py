@@ -21,15 +21,6 @@ def otel_genai() -> SpanConvention:
             "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
             "autogen": "none: this instrumentation records no content",
             "com.anthropic.sdk": "none: this instrumentation records no content",
-            "fastmcp": "none: this instrumentation records no content",
-            "mcp-python-sdk": "none: this instrumentation records no content",
-            "com.anthropic.claude_code": (
-                "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`"
-            ),
-            "gcp.vertex.agent": (
-                "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`; version 1: on unless "
-                "`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=false`"
-            ),
             "opentelemetry.instrumentation.openai_agents": (
                 "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`; Traceloop's: on unless "
                 "`TRACELOOP_TRACE_CONTENT=false`"

@@ -22,7 +22,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 # --- Braintrust's OpenTelemetry SDKs (Go, Java, .NET, Ruby): `braintrust.*`, all of it JSON ---
 
 
-_OWN = "braintrust."
 _GEN_AI = frozenset(words("operation.name tool.name", "gen_ai."))
 _BRAINTRUST_KINDS = kinds(inference="llm", tool="tool", workflow="task")
 
@@ -51,7 +50,7 @@ def braintrust() -> SpanConvention:
 
 
 def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
-    kind = mapping(span.attributes.get(_OWN + "span_attributes")).get("type")
+    kind = mapping(span.attributes.get("braintrust.span_attributes")).get("type")
     if isinstance(kind, str):
         return _BRAINTRUST_KINDS.get(kind, OperationKind.OTHER)
     return kind_of_function(span) if _GEN_AI.isdisjoint(span.attributes) else None
@@ -59,7 +58,7 @@ def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read model, provider and user from a JSON object."""
-    metadata = reader.mapping(_OWN + "metadata")
+    metadata = reader.mapping("braintrust.metadata")
     reader.offer_metadata(metadata)
     reader.offer("request_model", metadata.get("model"))
     reader.offer("provider", metadata.get("provider"))

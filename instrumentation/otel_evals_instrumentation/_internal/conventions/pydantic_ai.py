@@ -23,8 +23,6 @@ def pydantic_ai() -> SpanConvention:
             input="pydantic_ai.all_messages all_messages_events gen_ai.input.messages events",
             output="gen_ai.output.messages events all_messages_events",
             answer="final_result",
-            arguments="tool_arguments",
-            result="tool_response",
             agent_name="gen_ai.agent.name agent_name",
             request_model="gen_ai.request.model model_name",
             input_tokens="gen_ai.usage.input_tokens gen_ai.aggregated_usage.input_tokens",

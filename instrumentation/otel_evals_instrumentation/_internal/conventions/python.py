@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.inputs_outputs import add_calls
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.values import literal, parse
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call
+from otel_evals_instrumentation._internal.readers.values import listed, literal, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 # --- Haystack's own tracer: pipelines, components and agents as `haystack.*` tags, their content as JSON ---
 
 
-_OWN = "haystack."
 _NAMES = kinds(
     workflow="haystack.pipeline.run haystack.async_pipeline.run",
     agent="haystack.agent.run",
@@ -63,15 +64,12 @@ def haystack() -> SpanConvention:
 def _haystack_kind(span: SpanRecord) -> OperationKind | None:
     if span.name in _NAMES:
         return _NAMES[span.name]
-    component = str(span.attributes.get(_OWN + "component.type", ""))
+    component = str(span.attributes.get("haystack.component.type", ""))
     return next((kind for end, kind in _COMPONENTS.items() if component.endswith(end)), OperationKind.OTHER)
 
 
 # --- LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs ---
-
-
-_BARE = "SpanAttributes."
-"""Prefix of attributes in older versions, which recorded the names of constants."""
+# Older versions recorded the names of constants.
 
 
 def litellm() -> SpanConvention:
@@ -102,7 +100,7 @@ def litellm() -> SpanConvention:
 
 
 def _litellm_kind(span: SpanRecord) -> OperationKind | None:
-    names = (_BARE + "LLM_REQUEST_TYPE", _BARE + "LLM_REQUEST_MODEL")
+    names = ("SpanAttributes.LLM_REQUEST_TYPE", "SpanAttributes.LLM_REQUEST_MODEL")
     raw = (_raw(span.attributes, "messages"), _raw(span.attributes, "choices"))
     is_model = not span.attributes.keys().isdisjoint(names) or any(raw)
     return OperationKind.INFERENCE if is_model else None
@@ -180,8 +178,6 @@ def livekit() -> SpanConvention:
                 lk.function_tool.args
             """,
             result="lk.pii.function_tool.output lk.function_tool.output",
-            conversation_id="lk.pii.room_name lk.room_name",
-            user_id="lk.pii.participant_identity lk.participant_identity",
             agent_name="lk.agent_label lk.agent_name",
         ),
         kind_of=_kind,
@@ -214,12 +210,16 @@ def _livekit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 # --- smolagents as OpenInference instruments it: its agents answer by calling a tool that does not exist ---
 
 
+_CALLING = "Calling tools:\n"
+_FAILED = re.compile(r"(?:Call id: .*\n)?Error:\n")
+_NO_TOOLS = ("final_answer", "python_interpreter")
+
+
 def smolagents() -> SpanConvention:
     """Return the convention of OpenInference's instrumentation of smolagents."""
     return dataclasses.replace(
         TABLE,
         name="smolagents",
-        content="on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true",
         scopes=("openinference.instrumentation.smolagents",),
         markers=(),
         refine=_smolagents_refine,
@@ -235,13 +235,16 @@ def _smolagents_refine(reader: SpanReader, kind: OperationKind) -> OperationKind
 
 
 def _plain(message: Message) -> Message:
-    """Remove the title of the task, and mark the call of the pseudo tool."""
-    parts = tuple(
-        replace(part, kind="other")
-        if part.kind == "tool_call" and part.name == "final_answer"
-        else replace(part, text=part.text.removeprefix("New task:\n"))
-        if part.text
-        else part
-        for part in message.parts
-    )
-    return replace(message, parts=parts)
+    """Remove the title of the task, mark pseudo tools, and read calls and errors, texts in later requests."""
+    asked = listed(literal(message.text.partition(_CALLING)[2]))
+    # Several calls have one text of results.
+    given = (tool_call(mapping(asked[0])),) if len(asked) == 1 else message.parts
+    return replace(message, parts=tuple(map(_plain_part, given)))
+
+
+def _plain_part(part: Part) -> Part:
+    if part.kind == "tool_call" and part.name in _NO_TOOLS:
+        return replace(part, kind="other")
+    if part.kind == "tool_result" and _FAILED.match(str(part.data)):
+        return replace(part, failed=True)
+    return replace(part, text=part.text.removeprefix("New task:\n")) if part.text else part

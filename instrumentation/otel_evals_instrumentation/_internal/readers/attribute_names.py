@@ -193,12 +193,14 @@ GEN_AI = AttributeNames(
     usage="gen_ai.usage.details gen_ai.usage judgment.usage.metadata",
     # Platforms' SDKs add their ids to any span; an application sets Langfuse's itself.
     conversation_id=f"""
-        langfuse.session.id gen_ai.conversation.id session.id gen_ai.thread.id langwatch.thread.id
+        langfuse.session.id langwatch.thread.id gen_ai.conversation.id session.id gen_ai.thread.id
         langfuse.trace.metadata.langfuse_session_id langfuse.observation.metadata.langfuse_session_id
         {_in_metadata("session_id sessionId session.id thread_id threadId")}
         {_in_metadata("conversation_id conversationId chat_id chatId")}
         gen_ai.session.id conversation.id session_id thread_id conversation_id langwatch.thread_id
-        mlflow.trace.session judgment.session_id confident.trace.thread_id netra.session_id
+        langwatch.langgraph.thread_id mlflow.trace.session judgment.session_id confident.trace.thread_id
+        netra.session_id gcp.vertex.agent.session_id genkit:sessionId genkit:metadata:sessionId
+        lk.pii.room_name lk.room_name
     """,
     # The last ones are sent to the model's provider.
     user_id=f"""
@@ -206,7 +208,8 @@ GEN_AI = AttributeNames(
         langfuse.trace.metadata.langfuse_user_id langfuse.observation.metadata.langfuse_user_id
         {_in_metadata("user_id userId user.id")}
         gen_ai.user.id user_id trpc.go.agent.runner.user_id langwatch.user_id mlflow.trace.user
-        judgment.customer_id confident.trace.user_id netra.user_id
+        judgment.customer_id confident.trace.user_id netra.user_id gcp.vertex.agent.user_id
+        lk.pii.participant_identity lk.participant_identity
         llm.user gen_ai.request.user enduser.pseudo.id
     """,
     agent_name="gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name confident.agent.name",

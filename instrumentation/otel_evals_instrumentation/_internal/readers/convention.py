@@ -18,7 +18,7 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
     without_json_quotes,
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
-from otel_evals_instrumentation._internal.readers.events import exceptions_of, has_dropped, read_events
+from otel_evals_instrumentation._internal.readers.events import exception_of, has_dropped, read_events
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
     add_calls,
     read_inputs_outputs,
@@ -28,7 +28,7 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
 from otel_evals_instrumentation._internal.readers.messages import TOOL_KINDS
 from otel_evals_instrumentation._internal.readers.span_reader import SPECIAL, SpanReader
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
-from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
+from otel_evals_instrumentation._internal.readers.values import listed, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import (
     OPERATIONS,
     first_count,
@@ -237,12 +237,11 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
-    raised = exceptions_of(reader.span) if reader.span.events else ()
     if (
         reader.span.status == "ERROR"
         or ("error_type" in found_at and reader.text("error_type"))
         # OpenInference records an interrupt with the status OK.
-        or any(how_it_ended(first_text(e.attributes, ("exception.type",)), None) for e in raised)
+        or (reader.span.events and how_it_ended(exception_of(reader.span)[1], None))
     ):
         _read_error(reader)
         _settle(reader)
@@ -280,14 +279,10 @@ def _read_finish(reader: SpanReader) -> None:
 
 def _read_error(reader: SpanReader) -> None:
     """Read the message of the error attribute, or else of the exception, or else of the status."""
-    span = reader.span
-    message, kind = reader.text("error"), reader.text("error_type")
-    for event in exceptions_of(span):
-        message = message or first_text(event.attributes, ("exception.message",))
-        kind = kind or first_text(event.attributes, ("exception.type",))
-    reader.fields["error"] = message or span.status_message or kind or "error"
-    if kind is not None:
-        reader.fields["error_type"] = kind
+    message, raised = exception_of(reader.span)
+    kind = reader.text("error_type") or raised
+    reader.fields["error"] = reader.text("error") or message or reader.span.status_message or kind or "error"
+    reader.offer("error_type", kind)
 
 
 def _availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:

@@ -12,6 +12,7 @@ from otel_evals_instrumentation._internal.readers.messages import read_message, 
 from otel_evals_instrumentation._internal.readers.parts import join_chunks
 from otel_evals_instrumentation._internal.readers.values import (
     first_present,
+    first_text,
     is_masked,
     listed,
     mapping,
@@ -49,6 +50,13 @@ def named_events(span: SpanRecord) -> Iterator[tuple[str, SpanEvent]]:
 def exceptions_of(span: SpanRecord) -> Iterator[SpanEvent]:
     """Yield the exceptions of a span, recorded as events or as log records."""
     return (event for event in (*span.events, *span.logs) if event.name == "exception")
+
+
+def exception_of(span: SpanRecord) -> tuple[str | None, str | None]:
+    """Return message and type of a span's first exception."""
+    raised = next(exceptions_of(span), None)
+    found = raised.attributes if raised is not None else {}
+    return first_text(found, ("exception.message",)), first_text(found, ("exception.type",))
 
 
 def has_dropped(span: SpanRecord) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from otel_evals.model import Availability, ToolCall
-from otel_evals_instrumentation._internal.readers.events import exceptions_of
+from otel_evals_instrumentation._internal.readers.events import exception_of
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
@@ -66,7 +66,9 @@ def read_tool(reader: SpanReader) -> None:
     value, failed = (None, False) if result in (None, "None") else _result(reader, result)
     error = fields.get("error")
     if value is None and error is None and span.status != "OK":
-        error = _exception(reader)  # a few record it without a status
+        message, kind = exception_of(span)  # a few record it without a status
+        reader.offer("error_type", kind)
+        error = message or kind
     ended = how_it_ended(fields.get("error_type"), error)
     outcome = ended or tool_outcome(reader.attributes)
     if ended is not None:
@@ -100,15 +102,6 @@ def _status(failed: bool, outcome: str | None, *, done: bool) -> Literal["ok", "
     if outcome == "paused":
         return "pending"
     return "ok" if done or outcome == "handed_over" else "unknown"
-
-
-def _exception(reader: SpanReader) -> str | None:
-    """Return the message of the exception of a tool without a result."""
-    for event in exceptions_of(reader.span):
-        kind = first_text(event.attributes, ("exception.type",))
-        reader.offer("error_type", kind)
-        return first_text(event.attributes, ("exception.message",)) or kind
-    return None
 
 
 def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
