@@ -273,7 +273,7 @@ def table(rows: Sequence[Row], prices: Sequence[float]) -> str:
 
 
 def ceilings(rows: Sequence[Row]) -> list[str]:
-    """Return the table of labels that no evaluator agrees with, of items that at least three were asked about.
+    """Return a table of labels that no evaluator agrees with, of items that at least three were asked about.
 
     The best of all evaluators for each item, which nobody knows beforehand, could not do better.
     """
