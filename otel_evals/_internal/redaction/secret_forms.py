@@ -64,6 +64,12 @@ _PARTS = {
     "QUOTES": r"""[\\"']{0,8}""",
     "QUOTE": r"""\\{0,7}["']""",
     "SPACE": r"(?:\s|\\{1,3}n){0,40}",
+    # A value beside its name in a table or a list, where words, types and prices may stand, too.
+    "CELL": r"\|[ `*]{0,40}(?=(?:<CODE>|<LONG>)[ `*]{0,40}(?:\||\\?\n|\Z))",
+    "CODE": r"""(?!\$|[0-9]+[.,])(?=[^\s"'|`]{0,80}[0-9])(?=[^\s"'|`]{0,80}[a-z])
+        (?=[^\s"'|`]{0,80}[A-Z!@#$%^&*])[^\s"'\\,;&<>()|`]{8,256}""",
+    "LONG": r"""(?=[\w/+=.-]{0,80}[0-9])(?=[\w/+=.-]{0,80}[A-Za-z])(?=[\w/+=.-]{0,80}[A-Za-z0-9]{16})
+        [\w/+=.-]{16,256}""",
     # Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need.
     "MIXED": r"""(?=[^\s"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))""",
     "STRONG": r"""passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key
@@ -90,7 +96,7 @@ _AUTHORIZATION = _pattern(
         | (?=[^\s"'\\,;]{0,80}[0-9])([^\s"'\\,;]{8,}))"""
 )
 COOKIE = _pattern(
-    r"""(?i:\bcookies?<IS>|[ ](?:--cookie|-b)[ =]["']?)
+    r"""(?i:\bcookies?(?:<IS>|<QUOTE>,\s{0,4}<QUOTE>)|[ ](?:--cookie|-b)[ =]["']?)
         ([\w!#$%&*+.^`|~-]{1,80}=[^"'\\\r\n]{4,4096}(?:<QUOTE>,<SPACE><QUOTE>[^"'\\\r\n]{4,4096}){0,20})"""
 )
 OPTION = _pattern(
@@ -120,7 +126,8 @@ _SAID = _pattern(
 _MARKUP = _pattern(r"(?i:<[\w:.-]{0,60}(?:<STRONG>|pass|pw)>)([^<>\r\n]{4,256})</")
 _URL_SECRET = _pattern(
     r"""(?i:[?&][\w.%-]{0,60}(?:sig|signature|code|auth|jwt)=)([^\s&"'<>\\]{20,})
-        | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@"""
+        | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@
+        | (?i:%3a%2f%2f[\w.~+-]{0,80}%3a((?:(?!%40|%2f)[^\s/@&"'<>]){1,256})%40)"""
 )
 _URL_PASSWORD = _pattern(r"://[^\s:/@]{0,256}:([^\s/@]{1,256})@")
 _SECRET_URL = _pattern(
@@ -134,7 +141,10 @@ _AWS_SECRET = _pattern(
 NAME = _pattern(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
         ["'\]\\]{0,4}[ \t]{0,40}
-        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20}))\s{0,40}<OPEN>"""
+        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20})
+        | ,(?<=(?i:word|pass|code|wort)["'],)(?=\s{0,4}<QUOTE><CODE><QUOTE>)  # ["password", "..."]
+        | ,(?<=(?i:[_-]key|oken|cret)["'],)(?=\s{0,4}<QUOTE><LONG><QUOTE>)
+        | <CELL> | [`*]{1,3}[ ]{0,40}<CELL>)\s{0,40}<OPEN>  # | password | ... |"""
 )
 PAIR = _pattern(  # "name": "password", "value": "..."
     r"""<KEY_OF_NAME>[\\"']{1,8}([\w.:-]{2,80})[\\"']{1,8}<BESIDE>\s{0,4}([:=])\s{0,40}<OPEN>"""
@@ -159,7 +169,7 @@ PASS = _pattern(r"(?=[^\s\"']{0,80}[0-9])(?=[^\s\"']{0,80}[A-Za-z])[^\s\"'\\,;&<
 LONG_KEY = _pattern(r"(?=[A-Za-z0-9_/+=.-]{0,80}[A-Za-z0-9]{16})[A-Za-z0-9_/+=.-]{20,}")
 
 _WORDS = """pass pw secret key token credential hmac kennwort contraseña wachtwoord senha sess connect.sid
-auth jwt sig aws eyj / = bearer basic cookie otp one-time cv seed recovery mnemonic"""
+auth jwt sig aws eyj / = bearer basic cookie otp one-time cv seed recovery mnemonic %3a%2f%2f"""
 HINTS = (*_WORDS.split(), " -", "identified by")
 """Lower-case parts of texts, one of which every secret but a key needs in or near it."""
 _SAID_WITH = """passw,passcode,passphrase,requirepass,pwd,otp,one-time,cvv,cvc,identified by,seed,recovery,\
@@ -180,7 +190,7 @@ GUESSED: tuple[_Form, ...] = (
     (tuple(_SAID_WITH.split(",")), "said", _SAID),
     (("</",), "secret in markup", _MARKUP),
     (('value"', "value'", "value\\"), "named secret", REVERSED),
-    (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
+    (("sig", "code=", "auth=", "jwt=", "://", "%3a%2f%2f"), "secret in an address", _URL_SECRET),
 )
 """Secrets that only the words around them give away."""
 _ENDS = """password passwd passwod passwrd pass passphrase passcode passwort passin passout pwd pw secret key

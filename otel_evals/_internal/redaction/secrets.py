@@ -45,7 +45,7 @@ _DIGIT = re.compile("[0-9]")
 _PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 
-_AFTER_NAMES = frozenset("\"']\\ \t=-:%")
+_AFTER_NAMES = frozenset("\"']\\ \t=-:%|*`")
 _SHORT_KEYS = ("***", "xox", "xapp-", "AKC")
 _ARTIFACTORY = re.compile("AP[0-9A-F]")
 _SHORTEST_RUN = 20 * b"x"

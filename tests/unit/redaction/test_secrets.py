@@ -163,6 +163,11 @@ WORDS = [
     "password%%3D%s",
     "<password>%s</password>",
     '<add key="Password" value="%s"/>',
+    "| **Password** | `%s` |",
+    "|password|%s|",
+    '["password", "%s"]',
+    '[["Cookie", "sid=%s; lang=en"]]',
+    "postgres%%3A%%2F%%2Fbob%%3A%s%%40db%%3A5432",
 ]
 ADDRESSES = [
     "https://x/c?sv=1&sig=%s",
@@ -173,6 +178,9 @@ ADDRESSES = [
     '{"bearer": "%s"}',
     "My API key is %s, thanks.",
     "**Access token:** `%s`",
+    "| API key | %s | bob |",
+    '[["x-api-key", "%s"]]',
+    "('access_token', '%s')",
 ]
 
 
@@ -229,6 +237,10 @@ def test_a_cookie_goes_to_the_end_of_its_line_however_long_it_is() -> None:
         '{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}',
         '{"Key": "reports/2024/q3/summary.pdf"}',
         "cosign verify --key https://example.org/keys/0112e53046",
+        '"required": ["password", "username"], "enum": ["token", "OAuth2.0"], "of": ["secret", "HmacSHA256"]',
+        "| token | type |\n| api_key | string(64) |\n| price per token | $0.15/1Mtok |\n| password | none |",
+        '["Authorization", "X-B3-TraceId"], ["token", "gpt-4o-mini-2024-07-18"]',
+        "next=https%3A%2F%2Fexample.org%3A8080%2Fbob%40example.org",
     ],
 )
 def test_prose_stays(text: str) -> None:
@@ -381,6 +393,7 @@ HOSTILE = [
     "password is ", "password a1B", "able ", "seed phrase: able ", "<password>", "?sig=", "://a1",
     "authorization: digest ", '"value": "a", ', '"value": "a", "b": 1, "name": "pass", ', '[{"value": ',
     '"cookie", "a": "b", ', "api key is a1",
+    '"password", ', "| password ", "password** ", "%3a%2f%2f", "%3a%2f%2fbob%3a",
     '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
 ]  # fmt: skip
 
