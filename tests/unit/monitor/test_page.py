@@ -325,6 +325,16 @@ def test_a_scorer_without_floor_or_reference_is_not_called_ok(store: ResultsStor
     assert "Not watched" in TestClient(page.app, base_url="http://localhost").get("/").text
 
 
+def test_a_name_may_look_like_a_time_that_not_every_zone_has(store: ResultsStore) -> None:
+    store.write(records(60, hours=2, end=time.time() - 60, agent="0001-01-01 00:00 UTC"))
+    page = Page(store.database, access=Access(None, "localhost"))
+    page.alarm_check.run_once()
+    client = TestClient(
+        page.app, base_url="http://localhost", cookies={"otel_evals_zone": "America/New_York"}
+    )
+    assert client.get("/scorer?scorer=grounded&agent=0001-01-01+00:00+UTC").text.count("0001-01-01") > 2
+
+
 @pytest.mark.parametrize("path", ["/", "/runs", "/runs?scorer=grounded", SCORER])
 @pytest.mark.parametrize("asked", ["since=250000000000", "until=9300000000", "since=2400-01-01T00:00"])
 def test_times_beyond_a_databases_numbers_are_refused(

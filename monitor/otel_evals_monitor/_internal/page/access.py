@@ -49,7 +49,7 @@ class Access:
             raise ConfigError("--token", problem)
         if token is not None and len(token) < 12:
             raise ConfigError("--token", "must have at least 12 characters")
-        self._token = token
+        self._token = token or ""
         self.csrf = secrets.token_urlsafe(24)
         """Token in every form; a request that changes data must contain it."""
 
@@ -70,12 +70,12 @@ class Access:
         return elsewhere or not hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     def _refused(self, request: Request) -> Response | None:
-        if self._token is None:
+        if not self._token:
             # Refuse other host names, which another site may point at this machine (DNS rebinding).
             known = is_loopback(_host_name(request.headers.get("host", "")))
             return None if known else PlainTextResponse("this page is served on localhost", 403)
-        given = request.query_params.get("token")
-        if given is not None and self._is_token(given):
+        given = request.query_params.get("token", "")
+        if self._is_token(given):
             # Takes the token out of the address, which browsers keep in their history.
             response = RedirectResponse(request.url.path, 303)
             response.set_cookie(_COOKIE, given, httponly=True, samesite="strict")
@@ -86,4 +86,4 @@ class Access:
         return PlainTextResponse("open this page with ?token=...", 401)
 
     def _is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+        return hmac.compare_digest(given.encode(), self._token.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -79,8 +80,7 @@ class Asked:
     def page(self) -> int:
         """Number of the page, from 1."""
         number = self["page"]
-        # `isdigit` alone accepts digits such as ², which `int` refuses.
-        known = number.isascii() and number.isdigit() and len(number) < 6
+        known = re.fullmatch("[0-9]{1,5}", number)
         return min(max(int(number), 1), _LAST_PAGE) if known else 1
 
     def window(self, database: Database, default: str = DEFAULT) -> Window:

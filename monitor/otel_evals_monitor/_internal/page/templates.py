@@ -25,7 +25,8 @@ STYLE, SCRIPT, ICON = (
     files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")
 )
 _LONGEST, _ONE_LINE, _MOST_MARKED = 100_000, 160, 100
-_UTC_TIME = re.compile(r"`([^`]+)`|\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d UTC")
+# Years in which every zone has a time: names of agents may contain any.
+_UTC_TIME = re.compile(r"`([^`]+)`|(?:19[7-9]|2\d\d)\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d UTC")
 _NAMES = {
     "scorer_id": "Scorer",
     "scorer_version": "Scorer version",
