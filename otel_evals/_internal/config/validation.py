@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
 
+from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.util.options import Problems, joined, suggestion
 from otel_evals.errors import ConfigError
 
@@ -86,7 +87,9 @@ def _config_error(error: Any, model: Any) -> ConfigError:
     if isinstance(ours, ConfigError):
         return ConfigError(joined(path, ours.field), ours.problem)
     said = str(ours) if isinstance(ours, ValueError) else error["msg"]
-    return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {error['input']!r:.100}")
+    # Values of variables are in it: a section of the wrong form may have a key.
+    given = redact_secrets(repr(error["input"]))
+    return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {given:.100}")
 
 
 def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:

@@ -315,6 +315,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "greater than 0",
         "got 0",
     ),
+    "secret in a value of the wrong type": (
+        lambda: build_config(journal={"headers": ["x-api-key: hunter2-Blue"]}),
+        "journal",
+        "not a valid path",
+        "x-api-key: [redacted]",
+    ),
     "no file": (
         lambda: install("/no/such/file.yaml"),
         "/no/such/file.yaml",
