@@ -213,10 +213,11 @@ class Gathering(RuleBasedStateMachine):
             known.ended[span_id] = self.now + GRACE
         return [*self.excess(trace_id), *self.unclaimed_excess()]
 
-    def closes(self) -> list[Said]:
-        return [self.take(i, known, part) for i, known in [*self.known.items()] for part in self.parts(known)]
+    def closes(self, closed: set[str]) -> list[Said]:
+        known = [*self.known.items()]
+        return [self.take(i, each, part) for i, each in known for part in self.parts(each, closed)]
 
-    def parts(self, known: Known) -> list[list[str]]:
+    def parts(self, known: Known, closed: set[str]) -> list[list[str]]:
         if not self.whole:
             due = [root for root, at in known.ended.items() if at <= self.now]
             for root in due:
@@ -229,8 +230,16 @@ class Gathering(RuleBasedStateMachine):
         if self.now - known.first < MAX_AGE:
             return []
         tops = {known.top(span_id) for span_id in known.spans}
-        inside = [known.below(top) for top in tops]
-        return [part for part in inside if self.now - max(known.spans[i].at for i in part) >= IDLE]
+        rested = {
+            top: self.now - max(known.spans[i].at for i in part) for top in tops if (part := known.below(top))
+        }
+        # An active trace is looked at once in an idle time.
+        must = self.now - known.first >= MAX_AGE + IDLE
+        return [
+            known.below(top)
+            for top, seconds in rested.items()
+            if seconds >= IDLE and (top in closed or (must and seconds >= 2 * IDLE))
+        ]
 
     # --- what happens ---
 
@@ -310,7 +319,8 @@ class Gathering(RuleBasedStateMachine):
         """The gatherer is called when it says, as the engine does."""
         self.now += seconds
         found = self.gatherer.close_due(self.now) if self.now >= self.gatherer.next_close else []
-        assert sorted(map(said, found), key=repr) == sorted(self.closes(), key=repr)
+        closed = {span.span_id for group in found for span in group.spans}
+        assert sorted(map(said, found), key=repr) == sorted(self.closes(closed), key=repr)
         losses = []
         for trace_id, known in [*self.known.items()]:
             if known.is_closed and known.last + REMEMBER <= self.now:
