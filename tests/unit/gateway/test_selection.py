@@ -154,4 +154,5 @@ def test_log_records_of_spans_with_a_name_are_kept() -> None:
         "gen_ai.user.message",
     ]
     assert (selection.seen, selection.places) == (5, [(0, 0, 0), (0, 0, 3)])
+    assert selection.ignored == {"unused": 3}, "the counts balance"
     assert selection.traces == {"01" * 16}

@@ -159,6 +159,8 @@ class Selector:
                     if self._conventions.claims_log(scoped.scope.name, event.name):
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
                         selection.add(CapturedLog(*ids, event), (r, s, i), trace_id.hex())
+        used = len(selection.items) + selection.rejected.total()
+        selection.ignored["unused"] = selection.seen - used
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
