@@ -166,7 +166,7 @@ class Gateway:
         flushing = asyncio.ensure_future(flush)
         await self._grpc.stop(deadline - time.monotonic())
         await self._limits.idle(deadline - time.monotonic())
-        await self._http.stop()
+        await self._http.stop(deadline - time.monotonic())
         await flushing
         if self._inline is not None:
             await self._inline.stop(deadline - time.monotonic())

@@ -72,7 +72,7 @@ class Served:
         self._ready.set()
         await self._stop.wait()
         await receiver.stop_listening()
-        await receiver.stop()
+        await receiver.stop(1.0)
 
     def __enter__(self) -> Served:
         self._thread.start()

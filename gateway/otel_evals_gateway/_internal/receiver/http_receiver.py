@@ -41,31 +41,29 @@ _logger.addFilter(
 class HttpReceiver(Receiver):
     """Receives export requests over HTTP, and answers GET requests with pages: status and JSON, by path."""
 
-    _runner: web.ServerRunner | None = None
+    _web: _Server | None = None
     _server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
-        server = _Server(self._serve, seconds, handshakes=tls is not None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=seconds)
-        await self._runner.setup()
+        self._web = _Server(self._serve, seconds, handshakes=tls is not None)
         # Not by aiohttp's site, which has no timeout for the handshake.
         timeout = None if tls is None else seconds
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(server, host, port, ssl=tls, ssl_handshake_timeout=timeout)
+        self._server = await loop.create_server(self._web, host, port, ssl=tls, ssl_handshake_timeout=timeout)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:
         """Accept no new connection; open ones continue."""
         if self._server is not None:
             self._server.close()
-            self._server = None
 
-    async def stop(self) -> None:
-        """Close open connections once their requests are answered."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+    async def stop(self, seconds: float) -> None:
+        """Close open connections once their requests are answered, or after this time."""
+        if self._web is not None:
+            self._web.pre_shutdown()
+            await self._web.shutdown(max(0.1, seconds))  # 0 would be no bound
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "")
@@ -97,9 +95,9 @@ class HttpReceiver(Receiver):
             raise RefusedError(ExportAnswer(415, f"Content-Type must be {PROTOBUF} or {JSON}"))
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         try:
+            # Before it is asked for: a refusal saves the sender its body.
+            self._refuse_large(request)
             if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-                # A refusal saves the sender its body.
-                self._refuse_large(request)
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._body(request, reservation)
         except (ConnectionError, asyncio.IncompleteReadError, web.RequestPayloadError):
@@ -114,7 +112,6 @@ class HttpReceiver(Receiver):
 
     async def _body(self, request: web.BaseRequest, reservation: Reservation) -> bytes:
         """Read the body, with an announced length or without, and reserve memory for it twice."""
-        self._refuse_large(request)
         seconds = self._options.request_timeout
         parts: list[bytes] = []
         size = 0
