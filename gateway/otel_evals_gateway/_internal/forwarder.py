@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cached_property
 from io import BytesIO
 
 import aiohttp
@@ -30,7 +31,6 @@ class Forwarder:
         """Why the endpoint cannot be reached, and what senders get; None if it can."""
         self._headers = dict(headers)
         self._seconds = seconds
-        self._session: aiohttp.ClientSession | None = None
 
     async def send(
         self, signal: str, body: bytes, content_type: str = PROTOBUF, encoding: str = ""
@@ -43,7 +43,7 @@ class Forwarder:
             # A large body as bytes would block the loop while it is copied.
             data = BytesIO(body) if len(body) > _IN_ONE_GO else body
             # A redirect could carry headers elsewhere, and most turn the request into one without a body.
-            async with self._opened().post(
+            async with self._session.post(
                 f"{self._url}/v1/{signal}", data=data, headers=headers, allow_redirects=False
             ) as response:
                 if _is_elsewhere(response):
@@ -82,16 +82,14 @@ class Forwarder:
         return ExportAnswer(status, problem, retry_after=again)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
-                timeout=aiohttp.ClientTimeout(total=self._seconds),
-            )
-        return self._session
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
+            timeout=aiohttp.ClientTimeout(total=self._seconds),
+        )
 
 
 def _is_elsewhere(response: aiohttp.ClientResponse) -> bool:

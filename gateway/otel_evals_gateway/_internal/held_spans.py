@@ -43,7 +43,6 @@ class HeldSpans:
         )
         self._armed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sweeping: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._hold)
@@ -55,9 +54,8 @@ class HeldSpans:
 
     async def stop(self) -> None:
         """Release every span with the scores it has."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait({self._sweeping})
+        self._sweeping.cancel()
+        await asyncio.wait({self._sweeping})
         self._release(everything=True)
 
     def has_capacity(self, count: int, size: int) -> bool:

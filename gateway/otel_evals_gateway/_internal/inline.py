@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -30,7 +30,7 @@ from otel_evals_gateway._internal.receiver.selection import Place, Selection
 from otel_evals_gateway._internal.tap import Tap
 
 _logger = logging.getLogger(__name__)
-_BATCH = 512
+_BATCH = 128
 _GATHER_SECONDS = 0.01
 _FIRST, _LONGEST = 0.5, 10.0
 _OURS = "otel_evals."
@@ -53,17 +53,15 @@ class Inline:
         if request.signal == "metrics":
             return await self._forward_unchanged(request)
         selection = await self._tap.look_through(request)
-        places: Mapping[Place, RecordedSpan] = {}
-        if request.signal == "traces":
-            # Before the spans are split: what is forwarded must not contain them either.
-            _drop_our_names(request, selection)
-            places = self._places(request, selection)
+        # Before the spans are split: what is forwarded must not contain them either.
+        _drop_our_names(request, selection)
+        places = self._places(request, selection)
         if not places:
             answer = await self._unheld(request, selection)
         elif self._journal is None:
             answer = await self._whole(request, selection, places)
         else:
-            answer = await self._split(request, selection, places)
+            answer = await self._split(self._journal, request, selection, places)
         self._traffic.received(request.signal, selection)
         refused = answer.rejected if answer.ok else selection.seen
         # The outbox counts the held spans.
@@ -109,7 +107,11 @@ class Inline:
         return places if self._held_spans.has_capacity(count, len(request.plain)) else {}
 
     async def _split(
-        self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
+        self,
+        journal: ReceivedJournal,
+        request: ExportRequest,
+        selection: Selection,
+        places: Mapping[Place, RecordedSpan],
     ) -> ExportAnswer:
         """Forward the other spans, and keep the held ones until they are scored."""
         answer = ExportAnswer()
@@ -121,14 +123,14 @@ class Inline:
             HeldPart(bytes.fromhex(places[place].span.trace_id + places[place].span.span_id), data)
             for place, data in parts_of(request.plain, places.keys())
         ]
-        if self._journal is None or not self._journal.append(request, selection, parts):
+        if journal.append(request, selection, parts):
+            for part in parts:
+                self.hold(part)
+        else:
             sent = await self.forwarder.send("traces", b"".join(part.data for part in parts))
             if not sent.ok:
                 return sent
             self._traffic.count("traces", "forwarded", len(parts))
-        else:
-            for part in parts:
-                self.hold(part)
         await self._tap.judge("traces", selection)
         return answer
 
@@ -187,7 +189,6 @@ class _Outbox:
         self._parts: asyncio.Queue[HeldPart] = asyncio.Queue()
         self.unsent = 0
         """Number of spans that the next endpoint has not taken."""
-        self._sending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._sending = asyncio.ensure_future(self._send_always())
@@ -200,9 +201,8 @@ class _Outbox:
         """Send the queued parts within this time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._parts.join(), max(0.0, seconds))
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait({self._sending})
+        self._sending.cancel()
+        await asyncio.wait({self._sending})
         if self.unsent:
             _logger.warning("%d held spans could not be forwarded; they stay in the journal", self.unsent)
 
@@ -212,17 +212,25 @@ class _Outbox:
             await asyncio.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             while len(batch) < _BATCH and not self._parts.empty():
                 batch.append(self._parts.get_nowait())
-            # Joined protobuf messages are read as one, with the elements of all.
-            answer = await self._sent(b"".join(part.data for part in batch))
-            if self._journal is not None:
-                self._journal.forwarded([part.key for part in batch])
-            lost = min(answer.rejected, len(batch)) if answer.ok else len(batch)
-            self._traffic.forwarded("traces", len(batch), lost, "lost")
-            if lost:  # its words are not logged: they may quote the spans
-                _logger.error("the next endpoint refused %d held spans (status %d)", lost, answer.status)
-            self.unsent -= len(batch)
-            for _ in batch:
-                self._parts.task_done()
+            await self._send(batch)
+
+    async def _send(self, batch: Sequence[HeldPart]) -> None:
+        """Send a batch. One that is refused for its content is sent span by span."""
+        # Joined protobuf messages are read as one, with the elements of all.
+        answer = await self._sent(b"".join(part.data for part in batch))
+        if answer.status in (400, 413) and len(batch) > 1:
+            for part in batch:
+                await self._send([part])
+            return
+        if self._journal is not None:
+            self._journal.forwarded([part.key for part in batch])
+        lost = min(answer.rejected, len(batch)) if answer.ok else len(batch)
+        self._traffic.forwarded("traces", len(batch), lost, "lost")
+        if lost:  # its words are not logged: they may quote the spans
+            _logger.error("the next endpoint refused %d held spans (status %d)", lost, answer.status)
+        self.unsent -= len(batch)
+        for _ in batch:
+            self._parts.task_done()
 
     async def _sent(self, body: bytes) -> ExportAnswer:
         """Send a body until it is accepted or refused for good."""
