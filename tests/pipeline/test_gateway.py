@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.engine.journal import segments
 from otel_evals._internal.live.providers import Providers
 from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
@@ -76,6 +77,10 @@ def send_recording(path: Path, url: str) -> None:
     for request in requests:
         status, answer, _ = post(url, request.encode(), "application/json")
         assert status == 200, answer
+
+
+def no_space(*_: Any) -> None:
+    raise OSError("no space left")
 
 
 def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
@@ -153,6 +158,31 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
         assert gateway.service.scoring.engine.stats().losses == {}
+
+
+def test_what_waits_to_be_gathered_stays_in_the_journal(tmp_path: Path) -> None:
+    """Although an earlier run of its trace is done meanwhile."""
+    go_on = threading.Event()
+    with GatewayThread(Rule(answered()), journal=tmp_path) as gateway:
+        gateway.service.scoring.engine.thread.call(lambda: go_on.wait(SECONDS))
+        spans = recorded()
+        assert gateway.post("/v1/traces", body(spans))[0] == 200
+        assert not gateway.service._journal.done(f"{spans[0].context.trace_id:032x}")
+        assert [*tmp_path.rglob("*.log")]
+        go_on.set()
+        eventually(lambda: not [*tmp_path.rglob("*.log")])
+
+
+def test_a_request_that_the_journal_cannot_keep_does_not_keep_the_others_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = recorded()
+    with GatewayThread(Rule(answered()), journal=tmp_path) as gateway:
+        assert gateway.post("/v1/traces", body([first]))[0] == 200
+        with monkeypatch.context() as full:
+            full.setattr(segments.Segment, "write", no_space)
+            assert gateway.post("/v1/traces", body(others))[0] == 503
+        eventually(lambda: not [*tmp_path.rglob("*.log")])
 
 
 @pytest.mark.parametrize("meters", [None, MeterProvider()], ids=["without OTLP", "with a provider"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import threading
 import time
@@ -14,13 +15,14 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_evals import Rule
+from otel_evals._internal.engine.journal import segments
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
-from tests.pipeline.test_gateway import body, recorded
+from tests.pipeline.test_gateway import body, no_space, recorded
 from tests.support.gateways import GatewayThread, get
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.recording_server import Reply, recording_server
-from tests.support.waits import eventually
+from tests.support.waits import SECONDS, eventually
 
 SCORE = "otel_evals.score.answered"
 
@@ -45,6 +47,12 @@ def inline(backend: OtlpReceiver, *rules: Any, journal: Path | None = None, **op
     if journal is not None:
         options["journal"] = journal / "journal"
     return GatewayThread(*rules or (Rule(answered()),), gateway=section, **options)
+
+
+def left(gateway: GatewayThread) -> None:
+    """Send a request that may get no answer."""
+    with contextlib.suppress(OSError):
+        gateway.post("/v1/traces", body(recorded()))
 
 
 def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
@@ -159,6 +167,48 @@ def test_held_spans_that_a_partial_success_rejects_are_counted_and_logged(
     assert [items[end] for end in ("received", "forwarded", "refused", "lost")] == [3, 1, 1, 1]
     assert "refused 1 held spans" in caplog.text
     assert "a quote" not in caplog.text
+
+
+def test_of_held_spans_only_those_that_the_next_endpoint_refuses_are_lost(
+    backend: OtlpReceiver, tmp_path: Path
+) -> None:
+    """They leave together: after an outage, they may be too large for one request."""
+    take = backend.receive
+    backend.receive = lambda *request: (413, b"") if len(request[1]) > 5_000 else take(*request)  # type: ignore[method-assign]
+    requests = [body(recorded(question="x" * size)[2:]) for size in (500, 2_500, 2_500, 2_500, 9_000)]
+    with inline(backend, journal=tmp_path, gateway={"quiet": 0.5}) as gateway:
+        assert [gateway.post("/v1/traces", each)[0] for each in requests] == [200] * 5
+        assert len(backend.wait_for_spans(4)) == 4
+        eventually(lambda: not gateway.service._inline._outbox.unsent)
+        items = gateway.service.traffic.snapshot()["items"]["traces"]
+    assert (items["received"], items["forwarded"], items["lost"]) == (5, 4, 1)
+
+
+def test_what_a_full_journal_did_not_keep_is_no_work_of_the_next_process(
+    backend: OtlpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments.Segment, "write", no_space)
+    with inline(backend, journal=tmp_path, gateway={"idle": 60.0}) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        assert gateway.post("/v1/traces", body(recorded()[:1]))[0] == 200
+        gateway.evaluations(1)
+    stats = gateway.service.scoring.engine.stats()
+    assert (stats.not_kept, stats.ignored) == (1, {"root_not_ended_at_shutdown": 1})
+    assert len(backend.spans) == 4
+
+
+def test_an_endpoint_that_does_not_answer_delays_no_shutdown() -> None:
+    over = threading.Event()
+    with OtlpReceiver() as backend:
+        backend.receive = lambda *_: (200, b"" * over.wait(SECONDS))  # type: ignore[method-assign]
+        with inline(backend, shutdown_timeout=1.0) as gateway:
+            sender = threading.Thread(target=lambda: left(gateway))
+            sender.start()
+            eventually(lambda: gateway.service._limits.in_progress)
+            began = time.monotonic()
+        assert time.monotonic() - began < 4.0
+        over.set()
+        sender.join()
 
 
 def test_spans_that_cannot_be_sent_on_are_bounded_as_held_ones_are(

@@ -50,10 +50,10 @@ class ReceivedJournal(Source):
         self._lock = threading.Lock()
         self._put_at: dict[str, float] = {}
         """For each trace, the number of items that the intake was given with its latest; infinity before."""
-        self._ending: set[str] = set()
-        """Traces that are done once the engine has taken what waits in its intake."""
-        self.intake: Any = None
-        """The engine's, which counts the items that it was given and those that the engine has taken."""
+        self._not_kept: set[str] = set()
+        """Traces that are scored although a part of them could not be kept."""
+        self.engine: Any = None
+        """Its intake counts the items that it was given and those that the engine has taken."""
 
     @property
     def problem(self) -> str | None:
@@ -64,27 +64,35 @@ class ReceivedJournal(Source):
         keys = [bytes.fromhex(trace_id) for trace_id in selection.traces]
         parts = [Entry(_HELD, part.key + part.data, [part.key]) for part in held]
         with self._lock:
-            # Before the append: the engine may report a trace that has earlier items as done meanwhile.
-            self._put_at.update(dict.fromkeys(selection.traces, inf))
-            return self._journal.append(Entry(request.signal, _selected(request, selection), keys), *parts)
+            entry = Entry(request.signal, _selected(request, selection), keys)
+            selection.kept = self._journal.append(entry, *parts)
+            if selection.kept:
+                # With the lock: the engine may report a trace that has earlier items as done meanwhile.
+                self._put_at.update(dict.fromkeys(selection.traces, inf))
+            return selection.kept
 
-    def put(self, traces: Iterable[str], number: float) -> None:
-        """Note that the engine has the items of these traces, up to this number."""
-        with self._lock:
-            self._put_at.update(dict.fromkeys(traces, number))
+    def keeps(self, trace_id: str) -> bool:
+        """Return True if everything of a trace was kept."""
+        return trace_id not in self._not_kept
 
-    def done(self, trace_id: str) -> None:
+    def sampled(self, group: Any) -> bool:
+        return all(self.keeps(span.trace_id) for span in group.spans)
+
+    def put(self, selection: Selection, number: float) -> None:
+        """Note that the engine has the items of a selection, up to this number."""
         with self._lock:
-            self._ending.add(trace_id)
-            taken, given = self.intake.taken, self.intake.put
-            for each in [*self._ending]:
-                put_at = self._put_at.get(each, 0)
-                if put_at == inf:  # more of it is on its way, and reported later
-                    self._ending.discard(each)
-                elif min(put_at, given) <= taken:  # counted during a take, it may be too large
-                    self._ending.discard(each)
-                    self._put_at.pop(each, None)
-                    self._journal.done(bytes.fromhex(each))
+            self._put_at.update(dict.fromkeys(selection.traces, number))
+            if not selection.kept:
+                self._not_kept |= selection.traces
+
+    def done(self, trace_id: str) -> bool:
+        with self._lock:
+            if self._put_at.get(trace_id, 0) > self.engine.intake.taken:
+                return False
+            self._put_at.pop(trace_id, None)
+            self._not_kept.discard(trace_id)
+            self._journal.done(bytes.fromhex(trace_id))
+            return True
 
     def forwarded(self, keys: Collection[bytes]) -> None:
         """Drop held spans that were forwarded."""

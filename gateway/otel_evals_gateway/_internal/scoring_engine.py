@@ -90,10 +90,9 @@ class ScoringEngine:
             remember_bytes=limits.max_bytes // _REMEMBERED_PART,
         )
         self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
-        # Traces without a root stay in the journal at the end: they are not counted as lost.
-        self.gatherer.keeps_open = config.journal is not None
-        new_gatherer = lambda: self.gatherer  # noqa: E731
-        self.engine = Engine(config, conventions, self._attacher, new_gatherer=new_gatherer, source=source)
+        self.engine = Engine(
+            config, conventions, self._attacher, new_gatherer=lambda: self.gatherer, source=source
+        )
         self.meter.create_observable_gauge(
             "otel_evals.gateway.open_traces.usage",
             [lambda _: [Observation(self.usage)]],

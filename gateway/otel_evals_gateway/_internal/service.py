@@ -82,7 +82,8 @@ class Gateway:
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
-            self._journal.intake = self.scoring.engine.intake
+            self._journal.engine = self.scoring.engine
+            self.scoring.gatherer.keeps = self._journal.keeps
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
@@ -118,8 +119,9 @@ class Gateway:
             self._limits.closed = "the service is starting"
             await self._listen()
             if self._journal is not None:
-                way = self._tap if self._inline is None else self._inline
-                tasks.append(asyncio.ensure_future(self._journal.replay(self._tap.take_again, way.hold)))
+                # What an earlier process held inline stays in the journal of a tap.
+                hold = (lambda _: None) if self._inline is None else self._inline.hold
+                tasks.append(asyncio.ensure_future(self._journal.replay(self._tap.take_again, hold)))
                 # Before requests are taken: no trace is to be judged without its first spans.
                 await next(iter(asyncio.as_completed([stopping, tasks[-1]])))
             self._limits.closed = None

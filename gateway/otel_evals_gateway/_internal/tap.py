@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 
 from otel_evals_gateway._internal.counters import TrafficCounters
-from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
+from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
@@ -70,7 +70,7 @@ class Tap:
         """
         put = await self.scoring.put(selection.items, seconds, roots=selection.roots)
         if self.journal is not None:
-            self.journal.put(selection.traces, self.scoring.engine.intake.put)
+            self.journal.put(selection, self.scoring.engine.intake.put)
         if not put:
             self.traffic.count(signal, "lost", len(selection.items))
             # It waits for the engine's thread, which the event loop must not.
@@ -79,9 +79,6 @@ class Tap:
     async def take_again(self, request: ExportRequest) -> None:
         """Judge a request that an earlier process acknowledged."""
         await self.judge(request.signal, self.select(request), self.patience)
-
-    def hold(self, part: HeldPart) -> None:
-        """Leave a span that an earlier process held inline in the journal."""
 
 
 def rejection(selection: Selection) -> ExportAnswer:

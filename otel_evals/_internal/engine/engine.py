@@ -27,7 +27,7 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.stages import Stages
-from otel_evals._internal.model import Loss, NotScored
+from otel_evals._internal.model import NotScored
 from otel_evals._internal.util.calls import must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
 
@@ -94,10 +94,6 @@ class Engine(Stages):
     def destination_stats(self) -> Mapping[str, DestinationStats]:
         """Return the counts of deliveries, by destination."""
         return self.fan_out.stats()
-
-    def count_loss(self, loss: Loss) -> None:
-        """Count what a source lost."""
-        self.thread.call(lambda: self.ledger.lost(loss))
 
     def failing_rules(self) -> Mapping[str, str]:
         """Return the rules that fail again and again, each with its error in words."""

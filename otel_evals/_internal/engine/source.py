@@ -33,8 +33,12 @@ class Source:
         """Return how many runs may be closed now."""
         return inf
 
-    def done(self, trace_id: str) -> None:
-        """Forget a trace: nothing of it is open, held for a conversation or undelivered."""
+    def done(self, trace_id: str) -> bool:
+        """Forget a trace: nothing of it is open, held for a conversation or undelivered.
+
+        Returns False if more of it is on its way to the engine.
+        """
+        return True
 
 
 def _traces(run: Run) -> Sequence[str]:
@@ -108,8 +112,9 @@ class Unfinished:
             if since > until or put > taken:
                 return
             del self._ending[trace_id]
-            if not self._is_gathering(trace_id):  # otherwise it comes back when its run closes
-                self.source.done(trace_id)
+            # One that gathers comes back when its run closes.
+            if not (self._is_gathering(trace_id) or self.source.done(trace_id)):
+                self._end(trace_id)
 
     def _add(self, run: Run) -> None:
         for trace_id in _traces(run):

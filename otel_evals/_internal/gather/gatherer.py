@@ -64,8 +64,8 @@ class Gatherer:
         """Spans without a parent, claimed or not. Any thread may read it."""
         self.reports_left = False
         """True to collect what `take_left` returns."""
-        self.keeps_open = False
-        """True if what is open survives the process elsewhere."""
+        self.keeps: Callable[[str], bool] = lambda trace_id: False
+        """Returns True if a trace that is open at the end survives the process elsewhere."""
         self.waits = False
         """True while complete traces stay open for lack of capacity. Any thread may read it."""
         self.next_close = inf
@@ -278,7 +278,7 @@ class Gatherer:
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         """Forget all open traces; returns the losses, including items that were never added."""
-        losses = [] if self.keeps_open else self.add(items, self._latest)
+        losses = self.add(items, self._latest)
         for trace in self._traces.open():
             runs = trace.runs()
             ended = len(runs if trace.rooted else runs & trace.ended.keys())
@@ -287,7 +287,7 @@ class Gatherer:
                 losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, ended))
             if ended < len(runs):
                 losses.append(Loss("run", "root_not_ended_at_shutdown", trace.trace_id, len(runs) - ended))
-        return [] if self.keeps_open else losses
+        return [loss for loss in losses if not self.keeps(loss.trace_id)]
 
     def _make_room(self, newest: Trace, losses: list[Loss]) -> None:
         while excess := self._traces.excess(newest):

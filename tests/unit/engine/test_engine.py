@@ -146,8 +146,9 @@ class Kept(Source):
     def sampled(self, group: SpanGroup) -> None:
         self.events.append(("sampled", group.spans[0].trace_id))
 
-    def done(self, trace_id: str) -> None:
+    def done(self, trace_id: str) -> bool:
         self.events.append(("done", trace_id))
+        return True
 
 
 def test_a_trace_is_done_once_all_its_destinations_have_accepted_it() -> None:

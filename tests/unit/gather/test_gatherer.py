@@ -237,7 +237,7 @@ def test_runs_that_lack_items_say_so() -> None:
 def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -> None:
     for keeps in (False, True):
         gatherer = gateway()
-        gatherer.keeps_open = keeps
+        gatherer.keeps = lambda trace_id, keeps=keeps: keeps
         gatherer.add([span(1), span(2, 9, trace=2)], 0.0)
         assert closed(gatherer, inf) == [{1}]
         assert reasons(gatherer.end([])) == ({} if keeps else {"root_not_ended_at_shutdown": 1})

@@ -122,8 +122,9 @@ class Reports(Source):
         self._progress = progress
         self._waiting: deque[_Done] = deque()
 
-    def done(self, trace_id: str) -> None:
+    def done(self, trace_id: str) -> bool:
         self._waiting.append(_Done(trace_id, time.monotonic(), self.scoring.engine.intake.put))
+        return True
 
     def capacity(self) -> float:
         return max(0, _MOST_REPORTS - len(self._waiting))

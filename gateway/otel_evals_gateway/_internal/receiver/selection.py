@@ -55,6 +55,8 @@ class Selection:
     claimed: dict[Place, RecordedSpan] = field(default_factory=dict)
     roots: int = 0
     """Spans without a parent among the items."""
+    kept: bool = True
+    """False if the journal could not keep the items."""
 
     @property
     def traces(self) -> set[str]:

@@ -83,8 +83,9 @@ class RunJournal(Source):
             _logger.log(level, "a run cannot be kept in the journal", exc_info=True)
             return False
 
-    def done(self, trace_id: str) -> None:
+    def done(self, trace_id: str) -> bool:
         self._journal.done(bytes.fromhex(trace_id))
+        return True
 
     def close(self) -> None:
         """Leave what is not done to the next process."""
