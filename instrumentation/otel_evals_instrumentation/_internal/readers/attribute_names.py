@@ -14,7 +14,8 @@ from otel_evals_instrumentation._internal.readers.values import unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _NAME = itemgetter(1)
-_INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
+_INDEX = re.compile(r"(?<=puts)\.|\.[0-9]+(?:\.|$)")
+"""An index, or what separates `inputs` or `outputs` from a name in them."""
 _MOST_SHAPES = 1_000
 _MOST_NAMES = 64
 """Do not cache the names of spans with more attributes."""
@@ -129,13 +130,14 @@ GEN_AI = AttributeNames(
         gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
         gen_ai.prompt_json gen_ai.request.messages
         input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs
-        judgment.input confident.span.input
+        judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*
     """,
     output="""
         gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
         gen_ai.completion.content gen_ai.completion_json gen_ai.response.messages gen_ai.response.text
         output events llm.output_messages.* output.value
         langfuse.observation.output mlflow.spanOutputs judgment.output confident.span.output
+        honeyhive_outputs.* ag.data.outputs.*
     """,
     system="""
         gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt
@@ -145,12 +147,12 @@ GEN_AI = AttributeNames(
     tool_id="gen_ai.tool.call.id",
     arguments="""
         gen_ai.tool.call.arguments gen_ai.tool.arguments gen_ai.tool.input tool_arguments tool_args input
-        input.value mlflow.spanInputs judgment.input confident.span.input
+        input.value mlflow.spanInputs judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*
     """,
     result="""
         gen_ai.tool.call.result gen_ai.tool.result gen_ai.tool.output tool_response
         code.function.return.value output output.value mlflow.spanOutputs judgment.output
-        confident.span.output
+        confident.span.output honeyhive_outputs.* ag.data.outputs.*
     """,
     documents="gen_ai.retrieval.documents gen_ai.memory.records",
     query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text",
@@ -158,17 +160,20 @@ GEN_AI = AttributeNames(
     provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider",
     request_model="""
         gen_ai.request.model gen_ai.request_model llm.model_name model judgment.llm.model confident.llm.model
+        honeyhive_config.model
     """,
     response_model="gen_ai.response.model gen_ai.response_model mlflow.llm.model",
     response_id="gen_ai.response.id",
     finish="gen_ai.response.finish_reasons gen_ai.response.finish_reason",
     input_tokens="""
         gen_ai.usage.input_tokens gen_ai.usage.prompt_tokens gen_ai.response.prompt_tokens
-        llm.token_count.prompt confident.llm.input_token_count
+        llm.token_count.prompt confident.llm.input_token_count honeyhive_metadata.prompt_tokens
+        ag.metrics.unit.tokens.prompt
     """,
     output_tokens="""
         gen_ai.usage.output_tokens gen_ai.usage.completion_tokens gen_ai.response.completion_tokens
-        llm.token_count.completion confident.llm.output_token_count
+        llm.token_count.completion confident.llm.output_token_count honeyhive_metadata.completion_tokens
+        ag.metrics.unit.tokens.completion
     """,
     cache_read_tokens="""
         gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens
@@ -200,7 +205,7 @@ GEN_AI = AttributeNames(
         gen_ai.session.id conversation.id session_id thread_id conversation_id langwatch.thread_id
         langwatch.langgraph.thread_id mlflow.trace.session judgment.session_id confident.trace.thread_id
         netra.session_id gcp.vertex.agent.session_id genkit:sessionId genkit:metadata:sessionId
-        lk.pii.room_name lk.room_name
+        lk.pii.room_name lk.room_name ag.session.id mirascope.ops.session.id
     """,
     # The last ones are sent to the model's provider.
     user_id=f"""
@@ -209,7 +214,8 @@ GEN_AI = AttributeNames(
         {_in_metadata("user_id userId user.id")}
         gen_ai.user.id user_id trpc.go.agent.runner.user_id langwatch.user_id mlflow.trace.user
         judgment.customer_id confident.trace.user_id netra.user_id gcp.vertex.agent.user_id
-        lk.pii.participant_identity lk.participant_identity
+        lk.pii.participant_identity lk.participant_identity ag.user.id honeyhive_user_properties.user_id
+        honeyhive_user_id
         llm.user gen_ai.request.user enduser.pseudo.id
     """,
     agent_name="gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name confident.agent.name",

@@ -17,7 +17,6 @@ from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     mapping,
     parse,
-    unflatten,
     unmasked,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -39,9 +38,7 @@ def read_retrieval(reader: SpanReader) -> None:
     if asked:
         reader.fields["input_messages"] = (text_message("user", asked),)
     for key in reader.found_at.get("documents", ()):
-        indexed = key.removesuffix(".*")
-        value = reader.attributes[key] if indexed == key else unflatten(reader.attributes, indexed)
-        documents = documents_of(value, asked, reader.span.span_id)
+        documents = documents_of(reader.value(key), asked, reader.span.span_id)
         if documents:
             reader.fields["documents"] = documents
             reader.note("documents", key)

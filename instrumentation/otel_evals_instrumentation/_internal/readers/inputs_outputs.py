@@ -33,7 +33,6 @@ from otel_evals_instrumentation._internal.readers.values import (
     mask_in,
     parse,
     parse_or_repair,
-    unflatten,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, first_count
 
@@ -85,7 +84,7 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     best: tuple[Message, ...] = ()
     for key in reader.found_at.get(side, ()):
         is_list = key.endswith(".*")
-        value = unflatten(reader.attributes, key[:-2]) if is_list else reader.attributes[key]
+        value = reader.value(key)
         if type(value) is str and value[:2] != "[{" and is_masked(value):
             if not best:
                 reader.noted[side] = key, Availability.CAPTURED_OFF

@@ -14,6 +14,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     first_text,
     is_masked,
     mapping,
+    unflatten,
     unquoted,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, with_details, words
@@ -71,6 +72,11 @@ class SpanReader(msgspec.Struct, eq=False):
             elif type(value) is int and value.bit_length() <= 64:
                 return str(value)
         return None
+
+    def value(self, key: str) -> Any:
+        """Return the value of an attribute, or of all with a prefix."""
+        prefix = key.removesuffix(".*")
+        return self.attributes[key] if prefix == key else unflatten(self.attributes, prefix)
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""

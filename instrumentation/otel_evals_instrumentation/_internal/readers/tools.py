@@ -87,7 +87,8 @@ def read_tool(reader: SpanReader) -> None:
         name=fields["name"],
         id=reader.text("tool_id"),
         arguments=_arguments(reader, arguments),
-        result=value,
+        # JavaScript's tools that raised gave null.
+        result=None if failed and value == "null" else value,
         error=error,
         error_type=fields.get("error_type"),
         status=_status(failed, outcome, done=span.status == "OK" or value is not None),
@@ -157,7 +158,7 @@ def _recorded(reader: SpanReader, field: str, noted_as: str, side: str, kind: st
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
     for key in reader.found_at.get(field, ()):
-        value = reader.attributes[key]
+        value = reader.value(key)
         if value == "":
             continue
         if is_masked(value):

@@ -57,6 +57,9 @@ _JSON = frozenset('[{"')
 MASKS = frozenset("_[<(*rRhH \t\n")
 """First characters of masks."""
 
+_AGENTA = "@ag.type=json:"
+"""Beginning of JSON in Agenta's attributes."""
+
 _decode_fast = msgspec.json.decode
 _decode = json.JSONDecoder().decode
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # there, if not in the stubs
@@ -225,8 +228,11 @@ def first_present(item: Mapping[str, Any], keys: Iterable[str]) -> Any:
     return None
 
 
-def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list with indexed keys such as `prefix.0.role`, in order and without gaps."""
+def unflatten(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return the list with indexed keys such as `prefix.0.role`, in order and without gaps.
+
+    Named keys are the arguments of a function, or its result.
+    """
     tree: dict[str, Any] = {}
     start = len(prefix) + 1
     dotted = prefix + "."
@@ -243,7 +249,13 @@ def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
             node = below
         node[leaf] = value
     nested = _lists(tree)
-    return nested if isinstance(nested, list) else []
+    if isinstance(nested, list):
+        return nested
+    named = {
+        key: parse(text.removeprefix(_AGENTA)) if isinstance(text, str) else text
+        for key, text in nested.items()
+    }
+    return [] if "0" in named else first_present(named, ("result", "__default__")) or named
 
 
 def _lists(node: Any) -> Any:

@@ -20,7 +20,7 @@ def kinds(**words: str) -> dict[str, OperationKind]:
 KINDS = kinds(
     agent="agent",
     workflow="workflow chain flow entry",
-    inference="llm chat_model generation model background-model",
+    inference="llm chat_model generation model background-model chat completion",
     tool="tool tool.v2",
     retrieval="retriever reranker rag",
     embedding="embedding embedder",
@@ -87,7 +87,10 @@ _EVENTS = frozenset(words("user.message choice content.prompt content.completion
 _MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
 
 
-_OF_SDKS = ("judgment.span_kind", "confident.span.type", "netra.span.type")
+_OF_SDKS = words(
+    """judgment.span_kind confident.span.type netra.span.type honeyhive_metadata.event_type ag.type.node
+    mirascope.type"""
+)
 """Kinds of platforms' decorators, whose contents are in attributes of their own."""
 
 
