@@ -28,7 +28,8 @@ class AssemblyLimits:
 class QuietClosing:
     """Closes a trace `quiet` seconds after its last span if its root has arrived, otherwise after `idle`.
 
-    After `max_age`, the ended and idle invocations of an active trace close by themselves, up to `idle` later.
+    After `max_age`, the ended and idle invocations of an active trace close by themselves, at most `idle`
+    later.
 
     Args:
         quiet: seconds.
