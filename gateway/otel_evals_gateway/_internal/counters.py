@@ -19,8 +19,6 @@ from otel_evals_gateway._internal.receiver.selection import Selection
 _SCORES = 500
 """Per rule, for its mean."""
 
-TextPage = Callable[[], tuple[int, str]]
-
 
 class TrafficCounters:
     """Counts spans and log records by signal and outcome, and requests by signal and HTTP status."""
@@ -111,7 +109,7 @@ def _summary(scorer: _Scorer) -> dict[str, Any]:
     return {"mean": mean, "of": len(scorer.scores), "cost": scorer.cost, "tokens": scorer.tokens}
 
 
-def prometheus_page(meters: Any) -> tuple[Any, TextPage]:
+def prometheus_page(meters: Any) -> tuple[Any, Callable[[], tuple[int, str]]]:
     """Return the meter provider to use, and the page with its metrics.
 
     A provider that takes no reader, such as the API's own without OTLP export, is replaced by a new one.

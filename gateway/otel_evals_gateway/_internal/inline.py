@@ -200,7 +200,7 @@ class _Outbox:
     async def stop(self, seconds: float) -> None:
         """Send the queued parts within this time."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._parts.join(), max(0.0, seconds))
+            await asyncio.wait_for(self._parts.join(), seconds)
         self._sending.cancel()
         await asyncio.wait({self._sending})
         if self.unsent:

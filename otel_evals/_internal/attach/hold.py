@@ -228,7 +228,9 @@ class Hold(Generic[_Item]):
         ready: list[tuple[_Item, Mapping[str, Any]]] = []
         while self._replaced:
             item, key = self._replaced.popleft()
-            ready.append((item, self._scores.take(key, 0, anyway=True) or {}))
+            pending = self._scores._pending.get(key)
+            # Not taken: the second one gets them all.
+            ready.append((item, {} if pending is None else pending.attributes))
         for key in self._candidates(now, everything):
             held = self._held.get(key)
             if held is None:

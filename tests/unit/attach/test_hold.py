@@ -365,9 +365,11 @@ def test_a_span_that_is_sent_twice_leaves_twice() -> None:
         scores.expect(1, 1)
         exporter.export([a_span(1)])
         exporter.export([a_span(1)])
+        backend.wait_for(1)
         assert exporter.held == 1
+        scores.add(1, 1, "s", 0, {"score": 0.5})
         scores.finish(1, 1)
-        assert [span.name for span in backend.wait_for(2)] == ["1", "1"]
+        assert [(span.name, score_of(span)) for span in backend.wait_for(2)] == [("1", None), ("1", 0.5)]
 
 
 def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
