@@ -136,6 +136,8 @@ def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
             return known.under(key, value)
         case Mapping():
             return _walk_mapping(value, known, depth, key)
+        case [str(name), str(text)] if known.under(name, text, ",") is MARK:
+            return [known[name], MARK]
         case list() | tuple():
             items = [_walk(item, known, depth + 1, key) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
@@ -212,10 +214,10 @@ class _Texts(dict[str, str]):
         found = self[text] = self.redaction(text)
         return found
 
-    def under(self, key: str | None, value: str | float) -> str | float:
+    def under(self, key: str | None, value: str | float, sign: str = ":") -> str | float:
         """Redact a scalar, also if only its key shows that it is a secret."""
         by_key = key if key and redact_secrets in self.redaction.functions else None
-        if by_key and names_secrets(by_key) and is_secret_under(by_key, value):
+        if by_key and names_secrets(by_key) and is_secret_under(by_key, value, sign):
             return MARK
         return self[value] if isinstance(value, str) else value
 
@@ -234,7 +236,7 @@ class _Texts(dict[str, str]):
 
 
 def _texts_in(record: Any) -> list[str] | None:
-    """Return the texts and keys of JSON values; None if there are other values, or keys that name secrets."""
+    """Return the texts and keys of JSON values; None if there are other values, or names of secrets."""
     texts: list[str] = []
     left = [record]
     while left:
@@ -248,6 +250,8 @@ def _texts_in(record: Any) -> list[str] | None:
             texts += value
             left += [item for item in value.values() if type(item) not in _TEXTLESS]
         elif kind is list:
+            if len(value) == 2 and type(value[0]) is str and names_secrets(value[0]):
+                return None
             left += value
         elif kind not in _TEXTLESS:
             return None

@@ -70,6 +70,9 @@ _PARTS = {
         (?=[^\s"'|`]{0,80}[A-Z!@#$%^&*])[^\s"'\\,;&<>()|`]{8,256}""",
     "LONG": r"""(?=[\w/+=.-]{0,80}[0-9])(?=[\w/+=.-]{0,80}[A-Za-z])(?=[\w/+=.-]{0,80}[A-Za-z0-9]{16})
         [\w/+=.-]{16,256}""",
+    # Ends of names before a comma, as long as each other.
+    "PASS": "(?i:word|pass|code|wort)",
+    "KEY": "(?i:[_-]key|oken|cret)",
     # Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need.
     "MIXED": r"""(?=[^\s"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))""",
     "STRONG": r"""passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key
@@ -142,8 +145,8 @@ NAME = _pattern(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
         ["'\]\\]{0,4}[ \t]{0,40}
         ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20})
-        | ,(?<=(?i:word|pass|code|wort)["'],)(?=\s{0,4}<QUOTE><CODE><QUOTE>)  # ["password", "..."]
-        | ,(?<=(?i:[_-]key|oken|cret)["'],)(?=\s{0,4}<QUOTE><LONG><QUOTE>)
+        | ,(?:(?<=<PASS>["'],)|(?<=<PASS>\\["'],))(?=\s{0,4}<QUOTE><CODE><QUOTE>)  # ["password", "..."]
+        | ,(?:(?<=<KEY>["'],)|(?<=<KEY>\\["'],))(?=\s{0,4}<QUOTE><LONG><QUOTE>)
         | <CELL> | [`*]{1,3}[ ]{0,40}<CELL>)\s{0,40}<OPEN>  # | password | ... |"""
 )
 PAIR = _pattern(  # "name": "password", "value": "..."

@@ -76,14 +76,17 @@ def names_secrets(key: str) -> bool:
     return any(is_secret_under(key, value) for value in _PROBES)
 
 
-def is_secret_under(key: str, value: str | float) -> bool:
-    """Return True if a value is redacted behind its key in JSON text, but not by itself."""
-    text = value if isinstance(value, str) else str(value)
+def is_secret_under(key: str, value: str | float, sign: str = ":") -> bool:
+    """Return True if a value is redacted behind its key in JSON text, but not by itself.
+
+    The sign between them is a comma in a list, such as ["x-api-key", "..."].
+    """
+    text = str(value)
     if redact_secrets(text) != text:
         return False
     line = f'"{text}"' if isinstance(value, str) else text
     key = key[-_LONGEST_NAME:]
-    return not redact_secrets(f'"{key}": {line}').endswith(line)
+    return not redact_secrets(f'"{key}"{sign} {line}').endswith(line)
 
 
 def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, int]]:

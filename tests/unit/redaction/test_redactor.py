@@ -238,6 +238,22 @@ def test_a_secret_has_one_fate_as_text_as_json_and_in_a_structure(key: str) -> N
     assert redacted({"id": 7, "colour": "a1B2c3D4e5F6g7H8i9J0k1L2"})["colour"] != "[redacted]"
 
 
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [("x-api-key", SECRETS["api_key"]), ("Password", "hunter2-Blue"), ("cookie", SECRETS["cookie"])],
+)
+def test_a_secret_goes_that_stands_after_its_name_in_a_list(name: str, secret: str) -> None:
+    pairs = {"headers": [[name, secret], ["accept", "text"]], "required": ["password", "username"]}
+    call = ToolCall(name="t", arguments=pairs, result=[(name, secret)], status="ok")
+    (recorded,) = run_record(redacted(ScoredRun(run=a_run(tools=(call,)), evaluations=())))["tool_calls"]
+    gone = {**pairs, "headers": [[name, "[redacted]"], ["accept", "text"]]}
+    assert (recorded["arguments"], recorded["result"]) == (gone, [[name, "[redacted]"]])
+    text = json.dumps(pairs)
+    for quoted in (text, json.dumps({"r": text})):
+        assert secret not in redact(quoted)
+        assert "username" in redact(quoted)
+
+
 def test_a_secret_that_is_a_key_is_redacted_and_no_entry_is_lost() -> None:
     keys = ["sk-" + letter * 30 for letter in "ab"]
     assert redacted({keys[0]: 1, keys[1]: 2, "x": 3}) == {"[redacted]": 1, "[redacted]_": 2, "x": 3}
