@@ -53,8 +53,16 @@ def server_of(database: Database, place: str, limits: AlarmLimits, link: TraceLi
     """Return the server of a results store, which is at `place`."""
     tools = _Tools(database, place, limits, link)
     server: MCPServer[Any] = MCPServer("otel-evals", instructions=_ABOUT, log_level="WARNING")
-    answers = (tools.incidents, tools.report, tools.failure_patterns, tools.runs, tools.run)
-    for tool in (*answers, tools.explain, tools.labelled, tools.test_of):
+    for tool in (
+        tools.incidents,
+        tools.report,
+        tools.failure_patterns,
+        tools.runs,
+        tools.run,
+        tools.explain,
+        tools.labelled,
+        tools.test_of,
+    ):
         _add(server, tool)
     return server
 
@@ -74,7 +82,6 @@ def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
     # The server makes a schema of the tool's own arguments.
     signature = inspect.signature(tool, eval_str=True).replace(return_annotation=Json)
     call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__annotations__ = {**tool.__annotations__, "return": Json}
     server.tool(tool.__name__, description=tool.__doc__, annotations=_READ_ONLY)(call)
 
 
@@ -86,8 +93,9 @@ def bounded(value: Any, most: int = _MOST_TEXT, depth: int = 0) -> Any:
         text = redact(value)
         return text if len(text) <= most else text[:most] + " [cut]"
     if isinstance(value, Mapping):
-        items = list(value.items())[: 4 * _MOST_ROWS]
-        return {str(key): bounded(each, most, depth + 1) for key, each in items}
+        return {
+            str(key): bounded(each, most, depth + 1) for key, each in list(value.items())[: 4 * _MOST_ROWS]
+        }
     if isinstance(value, Sequence):
         return [bounded(each, most, depth + 1) for each in value[:_MOST_ROWS]]
     return value
@@ -248,5 +256,4 @@ def _run(run: RecordedRun) -> Json:
         for each in run.evaluations
     ]
     known = {name: run.columns[name] for name in columns}
-    known["time"] = timestamp(run.columns["time"] // NANO)
-    return {**known, **run.content, "scores": scores}
+    return {**known, "time": timestamp(run.columns["time"] // NANO), **run.content, "scores": scores}

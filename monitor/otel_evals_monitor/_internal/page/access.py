@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -31,22 +31,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host_name(host: str) -> str:
-    """Return the name in a Host header; empty if it is malformed."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
 class Access:
     """Accepts or refuses requests, and sets headers that prevent scripts other than the page's own file."""
 
     def __init__(self, token: str | None, host: str) -> None:
         """Set the token, which is required for a host other than localhost."""
         if token is None and not is_loopback(host):
-            problem = f"is required to listen on {host}: anyone who reaches it can read conversations"
-            raise ConfigError("--token", problem)
+            raise ConfigError(
+                "--token", f"is required to listen on {host}: anyone who reaches it can read conversations"
+            )
         if token is not None and len(token) < 12:
             raise ConfigError("--token", "must have at least 12 characters")
         self._token = token or ""
@@ -72,8 +65,8 @@ class Access:
     def _refused(self, request: Request) -> Response | None:
         if not self._token:
             # Refuse other host names, which another site may point at this machine (DNS rebinding).
-            known = is_loopback(_host_name(request.headers.get("host", "")))
-            return None if known else PlainTextResponse("this page is served on localhost", 403)
+            name = re.sub(r":\d*$", "", request.headers.get("host", "")).lower()
+            return None if is_loopback(name) else PlainTextResponse("this page is served on localhost", 403)
         given = request.query_params.get("token", "")
         if self._is_token(given):
             # Takes the token out of the address, which browsers keep in their history.

@@ -80,8 +80,7 @@ class Asked:
     def page(self) -> int:
         """Number of the page, from 1."""
         number = self["page"]
-        known = re.fullmatch("[0-9]{1,5}", number)
-        return min(max(int(number), 1), _LAST_PAGE) if known else 1
+        return min(max(int(number), 1), _LAST_PAGE) if re.fullmatch("[0-9]{1,5}", number) else 1
 
     def window(self, database: Database, default: str = DEFAULT) -> Window:
         """Return the window; one of a length ends with the newest record."""
@@ -104,8 +103,7 @@ class Asked:
         if "T" in text:
             try:
                 local = datetime.fromisoformat(text)
-                known = local if local.tzinfo else local.replace(tzinfo=self.zone.info)
-                seconds = known.timestamp()
+                seconds = (local if local.tzinfo else local.replace(tzinfo=self.zone.info)).timestamp()
             except (ValueError, OverflowError):
                 raise ConfigError(name, f"{text!r:.100} is not a time") from None
         else:

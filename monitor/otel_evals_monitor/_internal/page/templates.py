@@ -45,9 +45,10 @@ def render(template: str, **values: Any) -> str:
 def _time(context: Context, seconds: int) -> Markup:
     """Return a time in the zone of the page, with the zone's name in its title."""
     zone: Zone = context.get("zone") or Zone()
-    form = '<time datetime="{}" title="{}">{}</time>'
     shown = zone.short(seconds) if context.get("zone") else zone.full(seconds)
-    return Markup(form).format(datetime.fromtimestamp(seconds, UTC).isoformat(), zone.full(seconds), shown)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        datetime.fromtimestamp(seconds, UTC).isoformat(), zone.full(seconds), shown
+    )
 
 
 @pass_context
@@ -95,9 +96,9 @@ def _marked(text: Any, found: Sequence[str] = ()) -> Markup:
     if not wanted:
         return escape(_text(text))
     parts = re.split("(" + "|".join(map(re.escape, wanted)) + ")", _text(text))
-    mark = Markup("<mark>{}</mark>").format
     # Every second part is a text that was looked for.
-    return Markup("").join(mark(each) if i % 2 else escape(each) for i, each in enumerate(parts))
+    marked = (Markup("<mark>{}</mark>").format(each) if i % 2 else each for i, each in enumerate(parts))
+    return Markup("").join(marked)
 
 
 def _heading(name: str) -> str:
