@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.model import OperationKind, Part, SpanRecord, ToolCall
+from otel_evals.model import Availability, OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
@@ -12,10 +12,8 @@ from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_r
 from otel_evals_instrumentation._internal.readers.tools import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kinds, words
 
-_OWN = "gcp.vertex.agent."
-_OF_TOOLS = frozenset(words("tool_call_args tool_response", _OWN))
-_REQUEST, _RESPONSE = words("llm_request llm_response", _OWN)
-_OF_MODELS = frozenset((_REQUEST, _RESPONSE))
+_OF_TOOLS = ("gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.tool_response")
+_OF_MODELS = _REQUEST, _RESPONSE = ("gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response")
 _STARTS = kinds(agent="agent_run invoke_agent", workflow="invocation")
 """By the beginning of a span's name, in the first versions."""
 
@@ -47,7 +45,12 @@ def google_adk() -> SpanConvention:
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Unwrap results, and read the agent's name from the span's name, which has it in the first versions."""
     call, name = reader.fields.get("tool_call"), reader.span.name
-    if call is not None:
+    if call is not None and all(reader.attributes.get(key) == "{}" for key in _OF_TOOLS):
+        # Content that is off.
+        reader.fields["tool_call"] = replace(call, arguments=None, result=None)
+        for field, key in zip(("tool_arguments", "tool_results"), _OF_TOOLS, strict=True):
+            reader.note(field, key, Availability.CAPTURED_OFF)
+    elif call is not None:
         reader.fields["tool_call"] = with_error_of_adk(replace(call, result=unwrapped_value(call.result)))
     _read_blobs(reader)
     reader.rewrite_messages(lambda message: replace(message, parts=tuple(map(_result, message.parts))))
@@ -87,10 +90,10 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     attributes, name = span.attributes, span.name
     if "(merged" in name:
         return OperationKind.OTHER
-    if name.startswith("execute_tool") or not _OF_TOOLS.isdisjoint(attributes):
+    if name.startswith("execute_tool") or not attributes.keys().isdisjoint(_OF_TOOLS):
         return OperationKind.TOOL
     if "gen_ai.operation.name" in attributes:
         return None
-    if not _OF_MODELS.isdisjoint(attributes):
+    if not attributes.keys().isdisjoint(_OF_MODELS):
         return OperationKind.INFERENCE
     return kind_by_start(name, _STARTS) or kind_of(span) or OperationKind.OTHER

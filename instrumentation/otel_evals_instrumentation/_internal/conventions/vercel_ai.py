@@ -26,11 +26,10 @@ def vercel_ai() -> SpanConvention:
     return SpanConvention(
         name="vercel_ai",
         content="on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
-        markers=(
-            *words("operationId model.id toolCall.name toolCall.args", "ai."),
-            *_OF_MODELS,
-            *words("response.providerMetadata model response", "ai."),
-            *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
+        markers=words(
+            """ai.operationId ai.model.id ai.toolCall.name ai.toolCall.args ai.prompt ai.prompt.messages
+            ai.response.text ai.response.object aisdk.model.id ai.response.providerMetadata ai.model
+            ai.response ai.usage.inputTokens ai.usage.promptTokens ai.usage.cachedInputTokens"""
         ),
         names=AttributeNames(
             input="""

@@ -144,7 +144,7 @@ GEN_AI = AttributeNames(
         system_instructions
     """,
     tool_name="gen_ai.tool.name tool_name confident.tool.name",
-    tool_id="gen_ai.tool.call.id",
+    tool_id="gen_ai.tool.call.id gen_ai.tool_call.id",
     arguments="""
         gen_ai.tool.call.arguments gen_ai.tool.arguments gen_ai.tool.input tool_arguments tool_args input
         input.value mlflow.spanInputs judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*

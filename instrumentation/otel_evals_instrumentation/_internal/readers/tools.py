@@ -87,8 +87,8 @@ def read_tool(reader: SpanReader) -> None:
         name=fields["name"],
         id=reader.text("tool_id"),
         arguments=_arguments(reader, arguments),
-        # JavaScript's tools that raised gave null.
-        result=None if failed and value == "null" else value,
+        # What tools that raised gave in JavaScript and in Java.
+        result=None if failed and value in ("null", {}) else value,
         error=error,
         error_type=fields.get("error_type"),
         status=_status(failed, outcome, done=span.status == "OK" or value is not None),

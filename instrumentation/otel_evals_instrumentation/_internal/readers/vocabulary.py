@@ -50,7 +50,8 @@ def words(listed: str, *prefixes: str) -> tuple[str, ...]:
 
 
 OPERATIONS = kinds(
-    inference="chat text text_completion completion generate_content generate responses response message",
+    inference="""chat text text_completion completion generate_content generate responses response message
+    call_llm""",
     agent="agent invoke_agent handle_conversation_turn start_thread_run process_thread_run",
     workflow="workflow",
     tool="execute_tool tool",
@@ -67,10 +68,11 @@ _OLD_TOOL = {"tool_name", "tool_args"}
 
 
 _MESSAGES = frozenset(
-    (
-        *("gen_ai.input.messages", "gen_ai.output.messages"),
-        *words("gen_ai.prompt gen_ai.prompt.content gen_ai.completion gen_ai.completion.content"),
-        *words("0.role 0.content 0.tool_calls.0.name", "gen_ai.prompt.", "gen_ai.completion."),
+    words(
+        """gen_ai.input.messages gen_ai.output.messages gen_ai.prompt gen_ai.prompt.content
+        gen_ai.prompt.0.role gen_ai.prompt.0.content gen_ai.prompt.0.tool_calls.0.name gen_ai.completion
+        gen_ai.completion.content gen_ai.completion.0.role gen_ai.completion.0.content
+        gen_ai.completion.0.tool_calls.0.name"""
     )
 )
 
