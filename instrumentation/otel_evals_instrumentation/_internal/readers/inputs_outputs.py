@@ -84,7 +84,7 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     best: tuple[Message, ...] = ()
     for key in reader.found_at.get(side, ()):
         is_list = key.endswith(".*")
-        value = reader.value(key)
+        value = reader.value(key) if is_list else reader.attributes[key]
         if type(value) is str and value[:2] != "[{" and is_masked(value):
             if not best:
                 reader.noted[side] = key, Availability.CAPTURED_OFF
