@@ -72,9 +72,6 @@ def openllmetry() -> SpanConvention:
             # Before 2024, and in Go: `llm.*` for `gen_ai.*`.
             provider="gen_ai.provider.name gen_ai.system llm.vendor",
             request_model="gen_ai.request.model llm.request.model",
-            response_model="gen_ai.response.model llm.response.model",
-            input_tokens="llm.usage.prompt_tokens",
-            output_tokens="llm.usage.completion_tokens",
             usage="crewai.crew.usage_metrics",
             finish="""
                 gen_ai.response.finish_reasons gen_ai.completion.0.finish_reason

@@ -130,7 +130,7 @@ GEN_AI = AttributeNames(
         gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
         gen_ai.prompt_json gen_ai.request.messages
         input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs
-        judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*
+        judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.* inputs
     """,
     output="""
         gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
@@ -148,32 +148,33 @@ GEN_AI = AttributeNames(
     arguments="""
         gen_ai.tool.call.arguments gen_ai.tool.arguments gen_ai.tool.input tool_arguments tool_args input
         input.value mlflow.spanInputs judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*
+        inputs
     """,
     result="""
         gen_ai.tool.call.result gen_ai.tool.result gen_ai.tool.output tool_response
         code.function.return.value output output.value mlflow.spanOutputs judgment.output
         confident.span.output honeyhive_outputs.* ag.data.outputs.*
     """,
-    documents="gen_ai.retrieval.documents gen_ai.memory.records",
-    query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text",
+    documents="gen_ai.retrieval.documents gen_ai.memory.records retrieval.documents",
+    query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text retrieval.query",
     definitions="gen_ai.tool.definitions gen_ai.request.tool.definitions",
     provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider",
     request_model="""
         gen_ai.request.model gen_ai.request_model llm.model_name model judgment.llm.model confident.llm.model
         honeyhive_config.model
     """,
-    response_model="gen_ai.response.model gen_ai.response_model mlflow.llm.model",
+    response_model="gen_ai.response.model gen_ai.response_model mlflow.llm.model llm.response.model",
     response_id="gen_ai.response.id",
     finish="gen_ai.response.finish_reasons gen_ai.response.finish_reason",
     input_tokens="""
         gen_ai.usage.input_tokens gen_ai.usage.prompt_tokens gen_ai.response.prompt_tokens
         llm.token_count.prompt confident.llm.input_token_count honeyhive_metadata.prompt_tokens
-        ag.metrics.unit.tokens.prompt
+        ag.metrics.unit.tokens.prompt llm.usage.prompt_tokens
     """,
     output_tokens="""
         gen_ai.usage.output_tokens gen_ai.usage.completion_tokens gen_ai.response.completion_tokens
         llm.token_count.completion confident.llm.output_token_count honeyhive_metadata.completion_tokens
-        ag.metrics.unit.tokens.completion
+        ag.metrics.unit.tokens.completion llm.usage.completion_tokens
     """,
     cache_read_tokens="""
         gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens

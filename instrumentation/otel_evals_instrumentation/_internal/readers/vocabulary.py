@@ -22,7 +22,7 @@ KINDS = kinds(
     workflow="workflow chain flow entry",
     inference="llm chat_model generation model background-model chat completion",
     tool="tool tool.v2",
-    retrieval="retriever reranker rag",
+    retrieval="retriever reranker rag retrieval",
     embedding="embedding embedder",
 )
 """Words that frameworks and platforms have in common."""
@@ -91,7 +91,7 @@ _MODELS = frozenset(words("request.model response.model request_model response_m
 
 _OF_SDKS = words(
     """judgment.span_kind confident.span.type netra.span.type honeyhive_metadata.event_type ag.type.node
-    mirascope.type"""
+    mirascope.type span_type"""
 )
 """Kinds of platforms' decorators, whose contents are in attributes of their own."""
 
