@@ -25,9 +25,8 @@ from otel_evals_instrumentation._internal.readers.values import (
     parse,
     unmasked,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, words
 
-_KINDS = kinds(agent="interaction agent", inference="llm_request", tool="tool tool_execution tool.execution")
 _OWN = "claude_code."
 _IDENTITY = frozenset(words("tool_name gen_ai.tool.name tool.name tool_use_id gen_ai.tool.call.id tool.id"))
 """Attributes that identify the call of an execution."""
@@ -69,9 +68,9 @@ def claude_code() -> SpanConvention:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind by the span's type, which has a prefix in older versions, or else by its name."""
-    kind = _KINDS.get(str(span.attributes.get("span.type")).removeprefix(_OWN))
+    kind = KINDS.get(str(span.attributes.get("span.type")).removeprefix(_OWN))
     if kind is None and span.name.startswith(_OWN):
-        kind = _KINDS.get(span.name.removeprefix(_OWN), OperationKind.OTHER)
+        kind = KINDS.get(span.name.removeprefix(_OWN), OperationKind.OTHER)
     # In older versions, these only have the duration of the call above.
     is_duration = span.name.endswith(".execution") and _IDENTITY.isdisjoint(span.attributes)
     return OperationKind.OTHER if is_duration and kind is OperationKind.TOOL else kind

@@ -12,12 +12,9 @@ from otel_evals_instrumentation._internal.readers.events import named_events
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, usage_in, words
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, usage_in, words
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
-
-
-_CODEX_KINDS = kinds(agent="session_task.turn", inference="handle_responses")
 
 
 def codex() -> SpanConvention:
@@ -36,7 +33,7 @@ def codex() -> SpanConvention:
             """,
             conversation_id="conversation.id thread.id",
         ),
-        kind_of=lambda span: _CODEX_KINDS.get(span.name),
+        kind_of=lambda span: KINDS.get(span.name),
         refine=_codex_refine,
     )
 
@@ -86,9 +83,6 @@ def _tool(event: SpanEvent) -> list[Message]:
 # --- Gemini CLI: OpenTelemetry's names, its own operations; requests and responses as Gemini's JSON ---
 
 
-_GEMINI_CLI_KINDS = kinds(agent="user_prompt agent_call", inference="llm_call", tool="tool_call")
-
-
 def gemini_cli() -> SpanConvention:
     """Return the convention of the Gemini command line."""
     return SpanConvention(
@@ -100,7 +94,7 @@ def gemini_cli() -> SpanConvention:
             arguments="gen_ai.input.messages",
             result="gen_ai.output.messages",
         ),
-        kind_of=lambda span: kind_named(span.attributes.get("gen_ai.operation.name", ""), _GEMINI_CLI_KINDS),
+        kind_of=lambda span: kind_named(span.attributes.get("gen_ai.operation.name", "")),
         refine=_gemini_cli_refine,
     )
 

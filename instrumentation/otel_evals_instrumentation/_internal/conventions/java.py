@@ -5,12 +5,9 @@ from __future__ import annotations
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kind_named, words
 
 # --- Spring AI: `spring.ai.*` next to OpenTelemetry's names; content in attributes of tools and in logs ---
-
-
-_KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
 
 
 def spring_ai() -> SpanConvention:
@@ -50,7 +47,7 @@ def _spring_ai_kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get("spring.ai.kind")
     if kind == "vector_store" and span.attributes.get("db.operation.name", "query") != "query":
         return OperationKind.OTHER
-    return _KINDS.get(str(kind))
+    return kind_named(kind)
 
 
 # --- Quarkus with LangChain4j: spans of AI services without attributes, and prompts as one text ---

@@ -94,16 +94,6 @@ def _voltagent_kind(span: SpanRecord) -> OperationKind | None:
 # --- Mastra's exporter: `mastra.<span type>.input` and `.output` next to OpenTelemetry's names ---
 
 
-_KINDS = kinds(
-    agent="agent_run",
-    workflow="workflow_run",
-    inference="model_inference model_generation model_step llm_generation",
-    tool="tool_call mcp_tool_call client_tool_call provider_tool_call",
-    retrieval="rag_vector_operation",
-    embedding="rag_embedding",
-)
-
-
 def mastra() -> SpanConvention:
     """Return the convention of Mastra's OpenTelemetry exporter."""
     return SpanConvention(
@@ -170,7 +160,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     # A step whose input was not recorded counts as the call.
     given = span.attributes.get("mastra.model_step.input", '"body"')
     is_wrapper = kind == "model_step" and '"body"' not in str(given)[:20]
-    return OperationKind.OTHER if is_wrapper else kind_named(kind, _KINDS)
+    return OperationKind.OTHER if is_wrapper else kind_named(kind)
 
 
 # --- Genkit's tracer: `genkit:*`, inputs and outputs as JSON ---

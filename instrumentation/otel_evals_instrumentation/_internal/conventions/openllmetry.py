@@ -70,14 +70,12 @@ def openllmetry() -> SpanConvention:
             documents="traceloop.entity.output",
             query="traceloop.entity.input",
             # Before 2024, and in Go: `llm.*` for `gen_ai.*`.
-            provider="gen_ai.provider.name gen_ai.system llm.vendor",
             request_model="gen_ai.request.model llm.request.model",
             usage="crewai.crew.usage_metrics",
             finish="""
                 gen_ai.response.finish_reasons gen_ai.completion.0.finish_reason
                 llm.completions.0.finish_reason
             """,
-            agent_name="gen_ai.agent.name agno.team.name",
             name="traceloop.workflow.name traceloop.entity.name",
         ),
         kind_of=_kind,

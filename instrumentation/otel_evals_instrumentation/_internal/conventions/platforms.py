@@ -12,6 +12,7 @@ from otel_evals_instrumentation._internal.readers.convention import (
 )
 from otel_evals_instrumentation._internal.readers.values import mapping, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import (
+    KINDS,
     kind_named,
     kind_of_function,
     kinds,
@@ -68,9 +69,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 # --- Laminar: `lmnr.span.*` for functions and tools, OpenTelemetry's old and new names for models ---
 
 
-_LAMINAR_KINDS = kinds(inference="LLM CACHED", tool="TOOL", workflow="PIPELINE EXECUTOR")
-
-
 def laminar() -> SpanConvention:
     """Return the convention of Laminar's SDKs."""
     return SpanConvention(
@@ -94,7 +92,7 @@ def _laminar_kind(span: SpanRecord) -> OperationKind | None:
     kind = str(span.attributes.get("lmnr.span.type", "SPAN"))
     if kind in ("DEFAULT", "SPAN") and "gen_ai.operation.name" not in span.attributes:
         return kind_of_function(span)
-    return _LAMINAR_KINDS.get(kind)
+    return KINDS.get(kind.lower())
 
 
 # --- LangSmith's OpenTelemetry export: inputs and outputs as JSON in `gen_ai.prompt`, `gen_ai.completion` ---

@@ -38,7 +38,8 @@ def haystack() -> SpanConvention:
         content="`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
         markers=words(
             """haystack.component.name haystack.pipeline.input_data haystack.pipeline.metadata
-            haystack.agent.max_steps haystack.tool.name"""
+            haystack.agent.max_steps haystack.agent.step.llm.input haystack.agent.step.llm.output
+            haystack.tool.name"""
         ),
         names=AttributeNames(
             input="""
@@ -51,13 +52,20 @@ def haystack() -> SpanConvention:
             """,
             tool_name="haystack.tool.name haystack.component.name",
             tool_id="haystack.tool.call.id",
-            arguments="haystack.tool.input haystack.tool.arguments haystack.component.input",
-            result="haystack.tool.output haystack.tool.result haystack.component.output",
+            arguments="""
+                haystack.tool.input haystack.tool.arguments haystack.agent.step.tool.input
+                haystack.component.input
+            """,
+            result="""
+                haystack.tool.output haystack.tool.result haystack.agent.step.tool.output
+                haystack.component.output
+            """,
             documents="haystack.component.output",
             query="haystack.component.input",
             name="haystack.component.name",
         ),
         kind_of=_haystack_kind,
+        refine=_haystack_refine,
     )
 
 
@@ -66,6 +74,16 @@ def _haystack_kind(span: SpanRecord) -> OperationKind | None:
         return _NAMES[span.name]
     component = str(span.attributes.get("haystack.component.type", ""))
     return next((kind for end, kind in _COMPONENTS.items() if component.endswith(end)), OperationKind.OTHER)
+
+
+def _haystack_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read model and tokens, which are in each of a chat model's replies, or next to a generator's."""
+    gave = reader.mapping(reader.source_of("output") or "")
+    replies = [mapping(reply).get("meta") for reply in listed(gave.get("replies"))]
+    for about in map(mapping, (*replies, *listed(gave.get("meta")))):
+        reader.offer("response_model", about.get("model"))
+        reader.offer_usage(about.get("usage"))
+    return kind
 
 
 # --- LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs ---

@@ -11,7 +11,7 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import read_sys
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
-from otel_evals_instrumentation._internal.readers.vocabulary import role_of, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, role_of, words
 
 # --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
 
@@ -56,9 +56,6 @@ def _conversation(text: str) -> tuple[Message, ...]:
 
 # --- MCP clients and servers: both ends of a tool call, mostly without its content ---
 
-_KINDS = {True: OperationKind.TOOL, False: OperationKind.OTHER}
-"""By whether a message calls a tool."""
-
 
 def mcp() -> SpanConvention:
     """Return the convention of MCP's SDK and of fastmcp."""
@@ -73,7 +70,7 @@ def mcp() -> SpanConvention:
             result="gen_ai.tool.call.result mcp.response.value mcp.tool.result",
             conversation_id="gen_ai.conversation.id mcp.session.id",
         ),
-        kind_of=lambda span: _KINDS[span.attributes.get("mcp.method.name") == "tools/call"],
+        kind_of=lambda span: kind_named(span.attributes.get("mcp.method.name", "")),
     )
 
 

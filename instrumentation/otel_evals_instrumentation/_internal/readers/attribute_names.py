@@ -158,7 +158,7 @@ GEN_AI = AttributeNames(
     documents="gen_ai.retrieval.documents gen_ai.memory.records retrieval.documents",
     query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text retrieval.query",
     definitions="gen_ai.tool.definitions gen_ai.request.tool.definitions",
-    provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider",
+    provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider llm.vendor",
     request_model="""
         gen_ai.request.model gen_ai.request_model llm.model_name model judgment.llm.model confident.llm.model
         honeyhive_config.model
@@ -219,7 +219,9 @@ GEN_AI = AttributeNames(
         honeyhive_user_id
         llm.user gen_ai.request.user enduser.pseudo.id
     """,
-    agent_name="gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name confident.agent.name",
+    agent_name="""
+        gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name agno.team.name confident.agent.name
+    """,
     name="gen_ai.workflow.name gen_ai.data_source.id",
     error="error.message exception.message span.error.message",
     error_type="error.type exception.type gen_ai.tool.error.type",

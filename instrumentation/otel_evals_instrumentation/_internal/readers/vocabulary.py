@@ -18,12 +18,14 @@ def kinds(**words: str) -> dict[str, OperationKind]:
 
 
 KINDS = kinds(
-    agent="agent",
-    workflow="workflow chain flow entry",
-    inference="llm chat_model generation model background-model chat completion",
-    tool="tool tool.v2",
-    retrieval="retriever reranker rag retrieval",
-    embedding="embedding embedder",
+    agent="agent agent_run agent_call user_prompt chat_client interaction session_task.turn",
+    workflow="workflow chain flow entry pipeline executor workflow_run",
+    inference="""llm chat_model generation model background-model chat completion cached llm_call
+    llm_request handle_responses model_inference model_generation model_step llm_generation""",
+    tool="""tool tool.v2 tool_call mcp_tool_call client_tool_call provider_tool_call tool_execution
+    tool.execution tools/call""",
+    retrieval="retriever reranker rag retrieval vector_store rag_vector_operation",
+    embedding="embedding embedder rag_embedding",
 )
 """Words that frameworks and platforms have in common."""
 
