@@ -221,6 +221,7 @@ GEN_AI = AttributeNames(
     """,
     agent_name="""
         gen_ai.agent.name gen_ai.agent agent.name embabel.agent.name agno.team.name confident.agent.name
+        netra.agent.name
     """,
     name="gen_ai.workflow.name gen_ai.data_source.id",
     error="error.message exception.message span.error.message",
