@@ -105,14 +105,6 @@ def test_without_content_nothing_that_was_said_is_written(tmp_path: Path) -> Non
     assert record["evaluations"][0]["value"] == 0.25
 
 
-def test_runs_are_appended(tmp_path: Path) -> None:
-    path = tmp_path / "scores.jsonl"
-    write(path, scored_run(0))
-    assert [r["trace_id"] for r in write(path, scored_run(1), scored_run(2))] == [
-        scored_run(number).run.trace_id for number in range(3)
-    ]
-
-
 class Verdict(BaseModel):
     supported: bool
 

@@ -73,19 +73,6 @@ def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
         assert a.engine.queue_size == 0
 
 
-def test_after_its_end_what_comes_is_counted_as_lost() -> None:
-    with app(Rule(one)) as a:
-        agent_run(a.tracer)
-        deadline = time.monotonic() + 30
-        a.engine.shutdown(deadline)
-        a.engine.close(deadline)
-        agent_run(a.tracer)
-        stats = a.engine.stats()
-        assert (stats.rules["one"].scored, stats.losses) == (1, {"root_not_ended_at_shutdown": 3})
-        assert not a.engine.flush(0.1)
-        assert not a.engine.health(60.0, closed=True).thread_alive
-
-
 def test_a_run_from_before_several_rises_of_sampling_is_not_scored_in_part() -> None:
     with app(Rule(one)) as a:
 

@@ -35,11 +35,6 @@ def test_functions_run_in_the_callers_context() -> None:
         assert executor.submit(WHO.get).result(5) == "nobody"
 
 
-def test_what_a_function_raises_is_the_futures() -> None:
-    with ContextExecutor() as executor, pytest.raises(ValueError, match="invalid literal"):
-        executor.submit(int, "x").result(5)
-
-
 @pytest.mark.skipif(
     sys.version_info[:3] < (3, 12, 2) and sys.version_info[:2] == (3, 12), reason="no threads then"
 )
