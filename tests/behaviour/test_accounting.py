@@ -265,18 +265,3 @@ def test_an_overload_is_two_lines_and_every_loss_is_in_the_last(caplog: pytest.L
     assert first.startswith("scoring is losing data: ")
     assert last.startswith("scoring lost data before shutdown, in total: ")
     assert f"{dropped} evaluations by waits (queue_full)" in last
-
-
-def test_the_first_failure_of_a_kind_is_logged_and_the_others_are_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    @scorer(version="1")
-    def raises(run: Run) -> float:
-        raise KeyError("no such order")
-
-    app = App(raises)
-    for _ in range(5):
-        app.run()
-    app.settle()
-    (line,) = lines(caplog, "no such order")
-    assert line.startswith("raises fails: KeyError")

@@ -16,10 +16,6 @@ from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from prometheus_client.parser import text_string_to_metric_families
@@ -127,36 +123,6 @@ def test_spans_in_any_order_and_in_many_requests_make_one_run(gateway: GatewayPr
     for span in reversed(spans):
         assert post(f"{gateway.endpoint}/v1/traces", body([span]))[0] == 200
     assert [call["name"] for call in record_of(gateway, spans)["tool_calls"]] == ["lookup_order"]
-
-
-@pytest.mark.parametrize(
-    ("status", "data", "content_type", "headers"),
-    [
-        (400, b"\xff\xffnothing", PROTOBUF, {}),
-        (400, b"{not json", JSON, {}),
-        (400, b"not gzip", PROTOBUF, {"Content_Encoding": "gzip"}),
-        (413, b"\x00" * 100_001, PROTOBUF, {}),
-        (413, gzip.compress(b"\x00" * 300_000), PROTOBUF, {"Content_Encoding": "gzip"}),
-        (415, b"", "text/plain", {}),
-        (415, b"", PROTOBUF, {"Content_Encoding": "br"}),
-        (200, b"", PROTOBUF, {}),
-    ],
-)
-def test_requests_that_are_not_otlp_are_answered_as_the_page_says(
-    gateway: GatewayProcess, status: int, data: bytes, content_type: str, headers: dict[str, str]
-) -> None:
-    assert post(f"{gateway.endpoint}/v1/traces", data, content_type, **headers)[0] == status
-    assert gateway.page("/healthz")[0] == 200
-
-
-def test_malformed_spans_are_counted_and_the_others_scored(gateway: GatewayProcess) -> None:
-    spans = recorded()
-    request = ExportTraceServiceRequest.FromString(body(spans))
-    request.resource_spans[0].scope_spans[0].spans.add(name="no ids")
-    status, answer, _ = post(f"{gateway.endpoint}/v1/traces", request.SerializeToString())
-    assert status == 200
-    assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
-    record_of(gateway, spans)
 
 
 def counts(gateway: GatewayProcess) -> dict[str, int]:

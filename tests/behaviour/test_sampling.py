@@ -45,17 +45,6 @@ def test_the_trace_id_decides_and_the_probability_is_recorded() -> None:
     assert roots == picked
 
 
-def test_a_lower_probability_samples_a_subset_of_what_a_higher_one_samples() -> None:
-    rules = [Rule(one, sample="ratio(0.2)"), Rule(drawn, sample="ratio(0.6)")]
-    app = App(*rules)
-    traces = [app.run() for _ in range(80)]
-    by_scorer: dict[str, set[str]] = {"one": set(), "drawn": set()}
-    for evaluation in app.settle():
-        by_scorer[evaluation.scorer_id].add(evaluation.trace_id)
-    assert by_scorer == {"one": sampled(0.2, traces), "drawn": sampled(0.6, traces)}
-    assert by_scorer["one"] < by_scorer["drawn"]
-
-
 def fails(app: App) -> str:
     return app.run(during=lambda span: span.set_attribute("error.type", "Boom"))
 
@@ -86,25 +75,6 @@ def test_samplers_are_written_as_text(sampler: str, wanted: dict[str, float]) ->
     named = {name: found[trace] for name, trace in traces.items() if trace in found}
     assert named == (named if sampler == "always()" else wanted)
     assert len(named) == (4 if sampler == "always()" else len(wanted))
-
-
-def test_or_takes_the_higher_probability_and_and_the_lower_one() -> None:
-    app = App(Rule(one, sample="ratio(0.25) | errors()"), Rule(drawn, sample="ratio(0.5) & ratio(0.25)"))
-    traces = [app.run() for _ in range(60)]
-    failed = [fails(app) for _ in range(3)]
-    evaluations = app.settle()
-    either = {e.trace_id: e.sampled.probability for e in evaluations if e.scorer_id == "one"}
-    both = {e.trace_id: e.sampled.probability for e in evaluations if e.scorer_id == "drawn"}
-    assert either == dict.fromkeys(sampled(0.25, traces), 0.25) | dict.fromkeys(failed, 1.0)
-    assert both == dict.fromkeys(sampled(0.25, [*traces, *failed]), 0.25)
-
-
-def test_a_function_of_unknown_probability_records_none() -> None:
-    app = App(Rule(one, sample=sampling.when(lambda run: run.agent_name == "vip") | sampling.ratio(0.3)))
-    traces = [app.run(agent="vip") for _ in range(30)]
-    found = {e.trace_id: e.sampled.probability for e in app.settle()}
-    picked = sampled(0.3, traces)
-    assert found == {trace: 0.3 if trace in picked else None for trace in traces}
 
 
 def test_a_rate_limit_per_stratum_lets_rare_kinds_through() -> None:

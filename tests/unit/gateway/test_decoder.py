@@ -80,6 +80,7 @@ def test_every_form_gives_the_same_message(pack: Any) -> None:
     request = a_request()
     assert decoded(pack(request.SerializeToString()), encoding=encoding) == request
     assert decoded(pack(json.dumps(AS_JSON).encode()), JSON, encoding) == request
+    assert decoded(pack(b""), encoding=encoding) == ExportTraceServiceRequest()
 
 
 @settings(deadline=None, max_examples=50)
