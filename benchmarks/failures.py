@@ -113,6 +113,26 @@ def outcomes(folder: Path) -> Iterator[Example]:
         yield Example("TauRetail", kept, conversation(row["traj"]))
 
 
+def trajectories(folder: Path) -> Iterator[Example]:
+    """The same conversations as runs of an agent with the tools that any of them calls."""
+    rows = [row for row, _ in retail(folder)]
+    called = [call for row in rows for call in airline_study.tool_calls(row["traj"])]
+    tools = [{"name": name} for name in sorted({call.name for call in called})]
+    for row in rows:
+        messages = row["traj"]
+        said = [m["content"] for m in messages if m["role"] == "assistant" and m["content"]]
+        agent = operation(0, OperationKind.AGENT, "agent", tool_definitions=tools)
+        run = run_of(
+            [agent],
+            root_span_id=agent.span_id,
+            tool_calls=tuple(airline_study.tool_calls(messages)),
+            input_messages=user_words(messages),
+            output=said[-1],
+        )
+        kept = {"task": row["task_id"], "trial": row["trial"], "right": row["reward"] == 1.0}
+        yield Example("TauRetailCalls", kept, run)
+
+
 def of_magentic(folder: Path) -> Iterator[Failure]:
     """Steps are numbered from 1, and agents in any case."""
     for id, marked in truths(folder, "magentic_one").items():
@@ -191,9 +211,11 @@ def operation(number: int, kind: OperationKind, name: str, **fields: Any) -> Ope
     return Operation(span=span, kind=kind, convention="labels", name=name, **fields)
 
 
-def run_of(steps: Iterable[Operation], **fields: Any) -> Run:
+def run_of(steps: Iterable[Operation], *, root_span_id: str = "f" * 16, **fields: Any) -> Run:
     kind = OperationKind.AGENT
-    return Run(trace_id="1" * 32, root_span_id="f" * 16, root_kind=kind, operations=tuple(steps), **fields)
+    return Run(
+        trace_id="1" * 32, root_span_id=root_span_id, root_kind=kind, operations=tuple(steps), **fields
+    )
 
 
 # --- signals ---

@@ -61,10 +61,10 @@ DECIDING = {
 the labels or verdicts that are an alarm instead."""
 SAMPLES = 2_000
 SEVERAL = 3
-"""Evaluators of an item, from which on labels are said to be against all of them."""
+"""Evaluators that an item needs for the table of labels that none of them agrees with."""
 
 
-def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
+def scorers(example: Example, judge: Any) -> Iterator[Scorer]:  # noqa: C901  # a case for each set
     """Yield the scorers that an example's label is about."""
     match example.name:
         case "FaithBench" | "SummEdits" | "BEGIN":
@@ -97,6 +97,8 @@ def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
             yield built_in.tool_call_judge(judge, available_tools=example.tools)
         case "TauRetail":
             yield built_in.failure_step(judge)
+        case "TauRetailCalls":
+            yield built_in.trajectory_judge(judge)
 
 
 # --- asking ---
@@ -147,7 +149,8 @@ def evaluations(
 
 
 def examples(options: argparse.Namespace, name: str) -> Sequence[Example]:
-    load = {**LOADERS, "TauRetail": failures.outcomes}.get(name)
+    runs = {"TauRetail": failures.outcomes, "TauRetailCalls": failures.trajectories}
+    load = {**LOADERS, **runs}.get(name)
     return drawn(load(options.folder), options.half, options.n, options.offset) if load else []
 
 
