@@ -278,7 +278,7 @@ def table(rows: Sequence[Row], prices: Sequence[float]) -> str:
 def ceilings(rows: Sequence[Row]) -> list[str]:
     """Return a table of labels that no evaluator agrees with, of items that at least three were asked about.
 
-    The best of all evaluators for each item, which nobody knows beforehand, could not do better.
+    Choosing the best evaluator for each item would still miss these.
     """
     asked: defaultdict[tuple[str, str], defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:

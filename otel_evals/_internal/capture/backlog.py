@@ -23,10 +23,8 @@ _logger = logging.getLogger(__name__)
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
 _REMEMBERED: Final = 10_000
-
-
-_ENDED = (
-    "scoring was shut down, and what ends from now on is not scored: root_not_ended_at_shutdown counts it; "
+_ENDED: Final = (
+    "scoring was shut down: spans that end now are not scored, and count as root_not_ended_at_shutdown; "
     "fix: shut the tracer provider down last, or call configure again"
 )
 
