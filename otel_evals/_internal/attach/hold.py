@@ -136,6 +136,11 @@ class PendingScores:
             self._pending.pop(key, None)
         return pending.attributes
 
+    def so_far(self, key: Key) -> Mapping[str, Any]:
+        """Return a span's attributes, which stay for its exporters."""
+        pending = self._pending.get(key)
+        return {} if pending is None else pending.attributes
+
     def _wake(self, key: Key | None) -> None:
         for wake in self._listeners:
             wake(key)
@@ -228,9 +233,8 @@ class Hold(Generic[_Item]):
         ready: list[tuple[_Item, Mapping[str, Any]]] = []
         while self._replaced:
             item, key = self._replaced.popleft()
-            pending = self._scores._pending.get(key)
             # Not taken: the second one gets them all.
-            ready.append((item, {} if pending is None else pending.attributes))
+            ready.append((item, self._scores.so_far(key)))
         for key in self._candidates(now, everything):
             held = self._held.get(key)
             if held is None:
