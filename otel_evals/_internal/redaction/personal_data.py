@@ -26,12 +26,19 @@ def redact_pii(text: str) -> str:
     Raises:
         ConfigError: python-stdnum is not installed.
     """
-    luhn, iban = _checker("luhn"), _checker("iban")
     spans: list[tuple[int, int]] = []
-    for pattern, check in ((_EMAIL, None), (_PHONE, None), (_NUMBER, luhn), (_IBAN, iban)):
-        found = (match for match, _, _ in search(pattern, text))
-        spans += [m.span() for m in found if check is None or check.is_valid(re.sub("[ -]", "", m[0]))]
-    return replaced(text, spans) if spans else text
+    for pattern, check in (
+        (_EMAIL, None),
+        (_PHONE, None),
+        (_NUMBER, _checker("luhn")),
+        (_IBAN, _checker("iban")),
+    ):
+        spans += [
+            match.span()
+            for match, _, _ in search(pattern, text)
+            if check is None or check.is_valid(re.sub("[ -]", "", match[0]))
+        ]
+    return replaced(text, spans)
 
 
 @cache

@@ -64,15 +64,14 @@ _PARTS = {
     "QUOTES": r"""[\\"']{0,8}""",
     "QUOTE": r"""\\{0,7}["']""",
     "SPACE": r"(?:\s|\\{1,3}n){0,40}",
-    # A value beside its name in a table or a list, where words, types and prices may stand, too.
-    "CELL": r"\|[ `*]{0,40}(?=(?:<CODE>|<LONG>)[ `*]{0,40}(?:\||\\?\n|\Z))",
+    # A value after its name in a list or a table, where words, types and prices may stand, too.
     "CODE": r"""(?!\$|[0-9]+[.,])(?=[^\s"'|`]{0,80}[0-9])(?=[^\s"'|`]{0,80}[a-z])
         (?=[^\s"'|`]{0,80}[A-Z!@#$%^&*])[^\s"'\\,;&<>()|`]{8,256}""",
     "LONG": r"""(?=[\w/+=.-]{0,80}[0-9])(?=[\w/+=.-]{0,80}[A-Za-z])(?=[\w/+=.-]{0,80}[A-Za-z0-9]{16})
         [\w/+=.-]{16,256}""",
     # Ends of names before a comma, as long as each other.
-    "PASS": "(?i:word|pass|code|wort)",
-    "KEY": "(?i:[_-]key|oken|cret)",
+    "PASS": r"(?i:word|pass|code|wort|sswd|[\W_]pwd)",
+    "KEY": "(?i:[ _-]key|oken|cret|tial|ials)",
     # Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need.
     "MIXED": r"""(?=[^\s"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))""",
     "STRONG": r"""passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key
@@ -139,6 +138,7 @@ _SECRET_URL = _pattern(
 _AWS_SECRET = _pattern(
     r"(?i:(?<![a-z])aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?)[\"'\\]{1,2}([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
 )
+PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 # An assignment: a name, an operator, and perhaps brackets and the quote that opens the value.
 NAME = _pattern(
@@ -146,8 +146,7 @@ NAME = _pattern(
         ["'\]\\]{0,4}[ \t]{0,40}
         ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20})
         | ,(?:(?<=<PASS>["'],)|(?<=<PASS>\\["'],))(?=\s{0,4}<QUOTE><CODE><QUOTE>)  # ["password", "..."]
-        | ,(?:(?<=<KEY>["'],)|(?<=<KEY>\\["'],))(?=\s{0,4}<QUOTE><LONG><QUOTE>)
-        | <CELL> | [`*]{1,3}[ ]{0,40}<CELL>)\s{0,40}<OPEN>  # | password | ... |"""
+        | ,(?:(?<=<KEY>["'],)|(?<=<KEY>\\["'],))(?=\s{0,4}<QUOTE><LONG><QUOTE>))\s{0,40}<OPEN>"""
 )
 PAIR = _pattern(  # "name": "password", "value": "..."
     r"""<KEY_OF_NAME>[\\"']{1,8}([\w.:-]{2,80})[\\"']{1,8}<BESIDE>\s{0,4}([:=])\s{0,40}<OPEN>"""
@@ -159,6 +158,10 @@ REVERSED = _pattern(  # "value": "...", "name": "password"
 )
 # The texts of a list, from the first one's beginning to the last one's end.
 LIST = _pattern(r"""(?s:.{4,4096}?(?=<QUOTE>(?:[\s}]|\\{1,3}n){0,40}\]))|[^"'\\\n]{4,4096}""")
+# A cell of a table in Markdown, CSV or the output of a database; a comma and a blank are prose.
+CELL = _pattern(
+    r"""[ `*"'\\]{0,40}((?:[^|\t;,]|,[ ])*?)[ `*"'\\]{0,40}(?:(?:[|\t;]|,(?![ ]))(?:\s*\Z)?|\s*\Z)"""
+)
 VALUE_NAME = _pattern("<VALUE>")
 """The key of a value whose name stands beside or above it, as in OTLP's attributes."""
 VALUE = {
@@ -179,6 +182,7 @@ _SAID_WITH = """passw,passcode,passphrase,requirepass,pwd,otp,one-time,cvv,cvc,i
 mnemonic,key is,key was,key:,key*,token is,token was,token:,token*,secret is,secret was,secret:,secret*"""
 _Form = tuple[tuple[str, ...], str, re.Pattern[str]]
 KNOWN: tuple[_Form, ...] = (
+    (("begin ", "putty"), "Private Key", PRIVATE_KEY),
     (("aws",), "AWS Secret Key", _AWS_SECRET),
     (("eyj",), "JSON Web Token", _JSON_WEB_TOKEN),
     (("://",), "Basic Auth Credentials", _URL_PASSWORD),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
 from otel_evals._internal.redaction.secret_forms import (
+    CELL,
     COOKIE,
     GUESSED,
     HINTS,
@@ -25,6 +26,7 @@ from otel_evals._internal.redaction.secret_forms import (
     OPTION,
     PAIR,
     PASS,
+    PRIVATE_KEY,
     REVERSED,
     STRONG,
     VALUE,
@@ -38,14 +40,13 @@ Place = tuple[int, int]
 _Hit = tuple[re.Match[str], int, int]
 """A match, with the start and the end of the secret in it."""
 MARK = "[redacted]"
-_REST = re.compile(r"[^\s\"'\\,;&<>]*")
-_LINE = re.compile(r"[^\"'\\\r\n]*")
+_REST = re.compile(r"[^\s\"'\\,;&<>]+")
+_LINE = re.compile(r"[^\"'\\\r\n]+")
 _END_LINE = re.compile(r"-----END[A-Z0-9 ]{0,60}-{0,5}")
 _DIGIT = re.compile("[0-9]")
-_PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 
-_AFTER_NAMES = frozenset("\"']\\ \t=-:%|*`")
+_AFTER_NAMES = frozenset("\"']\\ \t=-:%|*`,;\r\n")
 _SHORT_KEYS = ("***", "xox", "xapp-", "AKC")
 _ARTIFACTORY = re.compile("AP[0-9A-F]")
 _SHORTEST_RUN = 20 * b"x"
@@ -66,8 +67,7 @@ def redact_secrets(text: str) -> str:
     """Replace keys, tokens and passwords by `[redacted]`, and keep the words around them."""
     if len(text) < _SHORTEST:
         return text
-    spans = [(first, last) for _, first, last in find_secrets(text)]
-    return replaced(text, spans) if spans else text
+    return replaced(text, [(first, last) for _, first, last in find_secrets(text)])
 
 
 @lru_cache(maxsize=4096)
@@ -85,8 +85,7 @@ def is_secret_under(key: str, value: str | float, sign: str = ":") -> bool:
     if redact_secrets(text) != text:
         return False
     line = f'"{text}"' if isinstance(value, str) else text
-    key = key[-_LONGEST_NAME:]
-    return not redact_secrets(f'"{key}"{sign} {line}').endswith(line)
+    return not redact_secrets(f'"{key[-_LONGEST_NAME:]}"{sign} {line}').endswith(line)
 
 
 def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, int]]:
@@ -103,8 +102,6 @@ def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, i
     lowered = text.casefold()
     if not _has_any(lowered, HINTS):
         return
-    if _has_any(lowered, ("begin ", "putty")):
-        yield from (("Private Key", *span) for span in _private_keys(text))
     for hints, kind, pattern in KNOWN + GUESSED if guess else KNOWN:
         if _has_any(lowered, hints):
             yield from ((kind, first, last) for _, first, last in _found(pattern, text))
@@ -116,10 +113,7 @@ def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, i
 
 
 def _has_any(lowered: str, hints: Sequence[str]) -> bool:
-    for hint in hints:  # noqa: SIM110 - a generator costs more than the search
-        if hint in lowered:
-            return True
-    return False
+    return any(map(lowered.__contains__, hints))
 
 
 def _may_have_key(text: str) -> bool:
@@ -158,7 +152,7 @@ def search(
     pattern: re.Pattern[str],
     text: str,
     span: Callable[[re.Match[str], int], Place | None] = lambda match, limit: match.span(),
-    worth: Callable[[str], bool] | None = None,
+    worth: Callable[[str], bool] = bool,
 ) -> Iterator[_Hit]:
     """Yield matches with their spans, which `span` computes from a match and the end of its window.
 
@@ -167,11 +161,11 @@ def search(
     done = 0
     for start in range(0, len(text), _WINDOW):
         end, limit = start + _WINDOW, min(start + _WINDOW + _OVERLAP, len(text))
-        if worth is not None and not worth(text[start:limit]):
+        if not worth(text[start:limit]):
             continue
         for match in pattern.finditer(text, max(start, done), limit):
             # It begins in the next window, which has more of the text behind it.
-            if match.start() >= end or done > end:
+            if match.start() >= end:
                 break
             if match.start() >= done and (found := span(match, limit)) is not None:
                 done = found[1]
@@ -183,8 +177,10 @@ def _found(pattern: re.Pattern[str], text: str) -> Iterator[_Hit]:
 
     def span(match: re.Match[str], limit: int) -> Place | None:
         if pattern is REVERSED:
-            secret = names_secrets(match[2]) and is_secret_under(match[2], match[1])
-            return match.span(1) if secret else None
+            return match.span(1) if is_secret_under(match[2], match[1]) else None
+        if pattern is PRIVATE_KEY:  # up to its end line, or else to the end of the text
+            last_line = _END_LINE.search(text, match.end())
+            return match.start(), last_line.end() if last_line else len(text)
         # The group that matched is the secret. Keys have groups for their kinds, and are secrets as a whole.
         first, last = match.span(0 if pattern is KEYS else match.lastindex or 0)
         if pattern is COOKIE:  # several pairs, up to the end of their line
@@ -196,7 +192,7 @@ def _found(pattern: re.Pattern[str], text: str) -> Iterator[_Hit]:
 
 def _end_of_run(text: str, end: int, rest: re.Pattern[str] = _REST) -> int:
     """Return the end of a secret that a window or a bound of its pattern has cut."""
-    while (further := rest.match(text, end, end + _WINDOW)) and further.end() > end:
+    while further := rest.match(text, end, end + _WINDOW):
         end = further.end()
     return end
 
@@ -214,6 +210,7 @@ def _assigned(text: str) -> Iterator[Place]:
     for pattern in (NAME, PAIR):
         for _, first, last in search(pattern, text, span, lambda window: _ends_names(window.casefold())):
             yield first, last
+    yield from _in_tables(text)
 
 
 def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
@@ -224,39 +221,43 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     if value is None or value[0].startswith(MARK):
         return None
     if not strong or not name[2]:
-        last = name.end() + 256
-        key = LONG_KEY.match(text, name.end(), last)
-        if key is None and not strong and ("=" in name[0] or name[3]) and name[1][-3:].lower() != "key":
-            key = PASS.match(text, name.end(), last)
+        reach = name.end(), name.end() + 256
+        key = LONG_KEY.match(text, *reach)
+        if not (key or strong) and ("=" in name[0] or name[3]) and name[1][-3:].lower() != "key":
+            key = PASS.match(text, *reach)
         return key if key and (name[2] or name[3] or _DIGIT.search(key[0])) else None
     # "the token: unchanged" is prose; quotes, an equals sign or a composed name are not
-    written_as_code = bool(name[3]) or "=" in name[0] or "_" in name[1] or name[1].isupper()
-    has_digit = _DIGIT.search(value[0]) is not None
-    likely = (has_digit and len(value[0]) >= 8) or LONG_KEY.fullmatch(value[0]) is not None
+    written_as_code = name[3] or "=" in name[0] or "_" in name[1] or name[1].isupper()
+    likely = (len(value[0]) >= 8 and _DIGIT.search(value[0])) or LONG_KEY.fullmatch(value[0])
     return value if written_as_code or likely else None
 
 
-def _private_keys(text: str) -> Iterator[Place]:
-    """Yield the spans of private keys; one without an end line reaches to the end of the text."""
-
-    def span(match: re.Match[str], limit: int) -> Place:
-        closing = text.find("-----END", match.end())
-        last_line = _END_LINE.match(text, closing) if closing >= 0 else None
-        return match.start(), last_line.end() if last_line else len(text)
-
-    return ((first, last) for _, first, last in search(_PRIVATE_KEY, text, span))
+def _in_tables(text: str) -> Iterator[Place]:
+    """Yield the spans of values below or beside the names of secrets, in lines of columns."""
+    header: list[re.Match[str]] = []
+    start = 0
+    # JSON escapes the ends of lines.
+    for line in text.replace("\\n", " \n").splitlines(keepends=True):
+        cells = list(CELL.finditer(line, 0, _WINDOW))
+        # Others are no row. `is_secret_under` asks about such a line, which ends the recursion.
+        if len(cells) > 2:
+            # The last row may have more cells than others, as JSON may go on behind it.
+            above = header + cells[len(header) :]
+            for cell, *names in zip(cells, above, cells[:1] + cells, strict=False):
+                for (name,) in map(re.Match.groups, names):
+                    if name.casefold().endswith(NAME_ENDS) and is_secret_under(name, cell[1], ","):
+                        yield start + cell.start(1), start + cell.end(1)
+        # Databases print lines such as ---+--- below the header; an empty line ends a table.
+        if len(cells) != len(header) and (len(cells) > 2 or not cells[0][1]):
+            header = cells
+        start += len(line)
 
 
 def replaced(text: str, spans: list[Place]) -> str:
     """Return the text with `[redacted]` in place of each span; overlapping spans are merged."""
-    merged: list[Place] = []
-    for first, last in sorted(spans):
-        if merged and first < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(last, merged[-1][1])
-        else:
-            merged.append((first, last))
     parts, kept = [], 0
-    for first, last in merged:
-        parts += [text[kept:first], MARK]
-        kept = last
+    for first, last in sorted(spans):
+        if first >= kept:
+            parts += [text[kept:first], MARK]
+        kept = max(kept, last)
     return "".join([*parts, text[kept:]])

@@ -165,6 +165,10 @@ WORDS = [
     '<add key="Password" value="%s"/>',
     "| **Password** | `%s` |",
     "|password|%s|",
+    "| id | password |\n|---|---|\n| 1 | blue |\n| 7 | `%s` |",
+    '{"rows": "| id | pwd |\\n|---|---|\\n| 7 | %s |", "n": 1}',
+    " id | password\n----+---------\n 7 | %s\n(1 row)",
+    'id,"password"\n7,%s',
     '["password", "%s"]',
     '[["Cookie", "sid=%s; lang=en"]]',
     "postgres%%3A%%2F%%2Fbob%%3A%s%%40db%%3A5432",
@@ -238,6 +242,8 @@ def test_a_cookie_goes_to_the_end_of_its_line_however_long_it_is() -> None:
         '{"Key": "reports/2024/q3/summary.pdf"}',
         "cosign verify --key https://example.org/keys/0112e53046",
         '"required": ["password", "username"], "enum": ["token", "OAuth2.0"], "of": ["secret", "HmacSHA256"]',
+        "| token | Base64-encoded |\n| secret | HmacSHA256 | OAuth2.0 |",
+        "id,token\n1,Base64-encoded\n\nid,city\n2,hunter2-Blue",
         "| token | type |\n| api_key | string(64) |\n| price per token | $0.15/1Mtok |\n| password | none |",
         '["Authorization", "X-B3-TraceId"], ["token", "gpt-4o-mini-2024-07-18"]',
         "next=https%3A%2F%2Fexample.org%3A8080%2Fbob%40example.org",
@@ -393,7 +399,7 @@ HOSTILE = [
     "password is ", "password a1B", "able ", "seed phrase: able ", "<password>", "?sig=", "://a1",
     "authorization: digest ", '"value": "a", ', '"value": "a", "b": 1, "name": "pass", ', '[{"value": ',
     '"cookie", "a": "b", ', "api key is a1",
-    '"password", ', "| password ", "password** ", "%3a%2f%2f", "%3a%2f%2fbob%3a",
+    '"password", ', "| password ", "a,password\n", "password** ", "%3a%2f%2f", "%3a%2f%2fbob%3a",
     '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
 ]  # fmt: skip
 
