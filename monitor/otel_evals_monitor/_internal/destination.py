@@ -27,6 +27,7 @@ _SELDOM = 60.0
 _MOST_MEDIA_BYTES = 1_000_000
 # The pattern of `is_url`, whose module imports SQLAlchemy.
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.]+:/", re.IGNORECASE)
+_SERVER = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 
 
 class ResultsDestination:
@@ -61,20 +62,18 @@ class ResultsDestination:
                 rollups stay. No limit by default.
 
         Raises:
-            ConfigError: not exactly one of `path` and `url` is given, a limit is not positive, or SQLAlchemy
-                is not installed.
+            ConfigError: not exactly one of `path` and `url` is given, the file cannot be written, a limit is
+                not positive, or SQLAlchemy is not installed.
         """
         if (path is None) == (url is None):
             raise ConfigError("path", "give either path, for a SQLite file, or url, for PostgreSQL")
-        if path is not None and _ADDRESS.match(str(path)):
-            raise ConfigError("path", "is an address, not a file; fix: give it as url")
-        if url is not None and not _ADDRESS.match(url):
+        if url is not None and not _SERVER.match(url):
             raise ConfigError("url", "must begin with postgresql://; fix: give a file as path")
         with extra("cli", "results"):
             # Fails now instead of with the first batch. A child that is forked while another thread imports
             # would wait for the import for ever.
             from otel_evals_monitor._internal.store import labels, picks, retention  # noqa: F401
-        self.place = Path(path).absolute() if path is not None else str(url)
+        self.place = _file(path) if path is not None else str(url)
         """The store: a path, or a URL."""
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:
             raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
@@ -179,6 +178,16 @@ class ResultsDestination:
             if self._store is None:
                 self._store = ResultsStore(self.place, content=self._content)
             return self._store
+
+
+def _file(path: str | os.PathLike[str]) -> Path:
+    if _ADDRESS.match(str(path)):
+        raise ConfigError("path", "is an address, not a file; fix: give it as url")
+    place = Path(path).absolute()
+    present = next(filter(os.path.exists, (place, *place.parents)))
+    if os.path.isdir(present) == (present == place) or not os.access(present, os.W_OK):
+        raise ConfigError("path", f"{str(place)!r} must be a file that this user may write; see {present}")
+    return place
 
 
 def _age(given: float | str) -> float:

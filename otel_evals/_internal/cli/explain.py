@@ -23,10 +23,7 @@ from otel_evals._internal.sampling.parser import parse
 from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
-_SAME = (
-    *("span_id", "status", "reason", "value", "explanation", "attempts"),
-    *("conversation_id", "effect", "evidence_cut"),
-)
+_SAME = "span_id status reason value explanation attempts conversation_id effect evidence_cut"
 """Fields that a record and an explained decision share."""
 
 
@@ -109,5 +106,5 @@ def _recorded(evaluation: RecordedEvaluation) -> ExplainedDecision:
         probability=probability,
         threshold=None if probability is None else share(threshold(probability)),
         duration=evaluation.duration or 0.0,
-        **{name: getattr(evaluation, name) for name in _SAME},
+        **{name: getattr(evaluation, name) for name in _SAME.split()},
     )

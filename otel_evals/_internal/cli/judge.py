@@ -177,10 +177,9 @@ def _scorer(name: str, model: str | None, api_base: str | None, option: list[str
     ready = isinstance(find_scorer(name, "--scorer"), Scorer)
     if ready and (model or api_base):
         raise ConfigError("--model", f"{name} is a ready scorer with a judge of its own: leave it out")
-    options: dict[str, Any] = {}
+    options = options_of(option)
     if model is not None:
-        options["model"] = {"model": model, "api_base": api_base} if api_base else model
-    options.update(options_of(option))
+        options.setdefault("model", {"model": model, "api_base": api_base} if api_base else model)
     scorer = build_scorer(name, options, "judge")
     scorer.check()
     return scorer

@@ -222,9 +222,9 @@ def _show(report: Report) -> None:
         echo(f"{name}: {delivered.exported} delivered" + (f", {lost} lost" if lost else ""))
 
 
-def _summary(report: Report) -> dict[str, Any]:
+def _summary(report: Report) -> Any:
     tallies, stats, deliveries = report
-    summary: dict[str, Any] = plain(
+    return plain(
         {
             "scorers": tallies,
             "runs": stats.seen,
@@ -233,4 +233,3 @@ def _summary(report: Report) -> dict[str, Any]:
             "destinations": deliveries,
         }
     )
-    return summary

@@ -18,10 +18,10 @@ app = typer.Typer(help="List the scorers and their options.", no_args_is_help=Tr
 @app.command("list")
 def show_all() -> None:
     """List all registered scorers: name, kind (code or judge), and first line of the description."""
-    rows = [_row(name) for name in scorer_names()]
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        echo(f"{row['name']:{width}}  {row['by']:5}  {row['says']}")
+    names = scorer_names()
+    width = max(map(len, names))
+    for name in names:
+        echo(f"{name:{width}}  {_row(name)}")
 
 
 @app.command()
@@ -46,14 +46,13 @@ def show(name: ScorerName) -> None:
     echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
 
 
-def _row(name: str) -> dict[str, str]:
+def _row(name: str) -> str:
     try:
         found = find_scorer(name, "scorer")
     except ConfigError as error:
-        return {"name": name, "by": "?", "says": error.problem}
+        return f"?      {error.problem}"
     by = "judge" if "model" in _options(found) else "code"
-    says = _description(found).splitlines()[0]
-    return {"name": name, "by": by, "says": says}
+    return f"{by:5}  {_description(found).splitlines()[0]}"
 
 
 def _description(found: Any) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record, records
 
 Ask = Callable[..., Any]
+INITIALIZE = """{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {},
+"protocolVersion": "2025-06-18", "clientInfo": {"name": "x", "version": "1"}}}""".replace("\n", "")
 
 
 @pytest.fixture
@@ -95,3 +100,13 @@ def test_a_run_becomes_a_test_and_labels_a_data_set(store: ResultsStore, ask: As
     assert set(files) == {"runs.jsonl", "test_run.py"}
     assert json.loads(files["runs.jsonl"])["ground_truth"] == "On day 3."
     compile(files["test_run.py"], "test_run.py", "exec")
+
+
+def test_ctrl_c_ends_the_server_while_it_waits_for_input(store: ResultsStore) -> None:
+    command = [Path(sys.executable).with_name("otel-evals"), "mcp", store.database.name]
+    server: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with server:
+        print(INITIALIZE, file=server.stdin, flush=True)
+        assert "serverInfo" in server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == -signal.SIGINT

@@ -420,9 +420,15 @@ def test_a_destination_that_cannot_write_says_so_and_may_be_tried_again(tmp_path
     assert refused.value.retryable
 
 
-@pytest.mark.parametrize("options", [{}, {"path": "a", "url": "b"}, {"path": "a", "max_age": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"path": "a", "url": "b"}, {"path": "a", "max_age": 0}),
+        *({"path": "."}, {"path": f"{__file__}/folder/results.db"}, {"url": "mysql://host/evals"}),
+    ],
+)
 def test_wrong_options_of_the_destination_are_named(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"path|max_age"):
+    with pytest.raises(ConfigError, match=r"^(path|url|max_age): "):
         ResultsDestination(**options)
 
 

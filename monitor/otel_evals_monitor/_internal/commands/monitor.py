@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -91,15 +92,15 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
         print(json.dumps({"alarms": alarms, "watched": states, "problems": problems}, indent=2))
     else:
         for alarm in lasting:
-            _print(f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}")
+            echo(f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}")
             worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
             known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
             for line in filter(None, (alarm.evidence_text, alarm.next_step, worst, known)):
-                _print(f"  {line}")
+                echo(f"  {line}")
         if not lasting:
-            print("no alarm")
+            echo("no alarm")
         for state in check.states.values():
-            _print(state.text)
+            echo(state.text)
     scorers = {state.scorer_id for state in check.states.values()}
     for name in limits.floors.keys() - scorers:
         fix = suggestion(name, scorers)
@@ -107,11 +108,6 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
     for problem in problems:
         echo(f"otel-evals monitor: notification failed: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0
-
-
-def _print(line: str) -> None:
-    # Texts of an agent may contain escape sequences of the terminal.
-    print("".join(c if c.isprintable() else " " for c in line))
 
 
 def mcp(store: Store, floor: Floors = None, link: Link = None) -> None:
@@ -124,6 +120,8 @@ def mcp(store: Store, floor: Floors = None, link: Link = None) -> None:
         from otel_evals_monitor._internal.store.database import Database
 
         to_trace = TraceLink.parse(trace_link(link))
+        # Python would wait for the thread that reads standard input.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         with closing(Database(store, create=False)) as database:
             server_of(database, store, AlarmLimits(floors=floors_of(floor or ())), to_trace).run("stdio")
 
