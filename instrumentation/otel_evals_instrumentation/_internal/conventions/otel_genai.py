@@ -43,7 +43,7 @@ def otel_genai() -> SpanConvention:
             gen_ai.completion gen_ai.completion.content gen_ai.completion.0.role
             gen_ai.completion.0.content gen_ai.completion.0.tool_calls.0.name tool_args
             judgment.span_kind confident.span.type netra.span.type honeyhive_metadata.event_type
-            ag.type.node mirascope.type span_type"""
+            ag.type.node mirascope.type span_type output_field_count tool.mode"""
         ),
         read_prompt=_read_prompt,
     )

@@ -246,8 +246,10 @@ def smolagents() -> SpanConvention:
 
 def _smolagents_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     reader.rewrite_messages(_plain)
-    # Spans of agents without a name have that of the class.
-    if kind is OperationKind.AGENT and reader.span.name[:1].islower():
+    # Spans of agents without a name have that of the class, which tells one from the agents that it manages.
+    if kind is OperationKind.AGENT and (
+        "smolagents.managed_agents.0.name" in reader.attributes or reader.span.name[:1].islower()
+    ):
         reader.offer("agent_name", reader.span.name.removesuffix(".run"))
     return kind
 

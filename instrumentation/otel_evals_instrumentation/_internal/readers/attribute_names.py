@@ -143,12 +143,12 @@ GEN_AI = AttributeNames(
         gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt
         system_instructions
     """,
-    tool_name="gen_ai.tool.name tool_name confident.tool.name",
-    tool_id="gen_ai.tool.call.id gen_ai.tool_call.id",
+    tool_name="gen_ai.tool.name tool_name confident.tool.name tool.name",
+    tool_id="gen_ai.tool.call.id gen_ai.tool_call.id function.id",
     arguments="""
         gen_ai.tool.call.arguments gen_ai.tool.arguments gen_ai.tool.input tool_arguments tool_args input
         input.value mlflow.spanInputs judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.*
-        inputs
+        inputs gen_ai.prompt.0.content
     """,
     result="""
         gen_ai.tool.call.result gen_ai.tool.result gen_ai.tool.output tool_response

@@ -10,7 +10,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from otel_evals_instrumentation._internal.readers.values import STRING, is_quickly_parsed, listed, parse
+from otel_evals_instrumentation._internal.readers.values import (
+    STRING,
+    is_quickly_parsed,
+    listed,
+    mapping,
+    parse,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _REPLIES = ("choices", "generations", "candidates", "replies")
@@ -96,13 +102,10 @@ def first_choice(items: Any) -> Any:
 def _is_choice(item: Any) -> bool:
     if not isinstance(item, dict) or not (item.get("finish_reason") or item.get("finishReason")):
         return False
-    message = item.get("message", item)
-    if not isinstance(message, dict) or message.get("tool_calls") or message.get("function_call"):
+    message = mapping(item.get("message", item))
+    if message.get("tool_calls") or message.get("function_call"):
         return False
-    return all(
-        isinstance(part, dict) and "tool" not in str(part.get("type"))
-        for part in listed(message.get("parts"))
-    )
+    return all("tool" not in str(mapping(part).get("type")) for part in listed(message.get("parts")))
 
 
 def _or_results(message: Any, functions: Any) -> Any:

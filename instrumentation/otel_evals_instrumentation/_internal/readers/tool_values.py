@@ -184,8 +184,8 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     if not isinstance(parsed, dict) or depth > 4:
         return parsed
     keys = parsed.keys()
-    if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS):
-        return arguments_of(first_present(parsed, ("inputs", "input_str")), depth + 1)
+    if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS) or "ArgumentsInJSON" in keys:
+        return arguments_of(first_present(parsed, ("inputs", "input_str", "ArgumentsInJSON")), depth + 1)
     if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
         return literal(str(parsed["calling"]).partition(" arguments=")[2])
     if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: arguments as text

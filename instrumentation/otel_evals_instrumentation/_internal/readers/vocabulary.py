@@ -20,7 +20,7 @@ def kinds(**words: str) -> dict[str, OperationKind]:
 KINDS = kinds(
     agent="agent agent_run agent_call user_prompt chat_client interaction session_task.turn",
     workflow="workflow chain flow entry pipeline executor workflow_run",
-    inference="""llm chat_model generation model background-model chat completion cached llm_call
+    inference="""llm chat_model chatmodel generation model background-model chat completion cached llm_call
     llm_request handle_responses model_inference model_generation model_step llm_generation""",
     tool="""tool tool.v2 tool_call mcp_tool_call client_tool_call provider_tool_call tool_execution
     tool.execution tools/call""",
@@ -64,8 +64,8 @@ OPERATIONS = kinds(
 )
 
 
-_TOOL = frozenset(words("name call.id call.arguments call.result", "gen_ai.tool."))
-"""Attributes of tool calls only."""
+_TOOL = frozenset((*words("name call.id call.arguments call.result", "gen_ai.tool."), "tool.mode"))
+"""Attributes of tool calls only; the last one is Ax's."""
 _OLD_TOOL = {"tool_name", "tool_args"}
 
 
@@ -117,6 +117,8 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
     if attributes.get("ag2.usage.kind", attributes.get("embabel.event.type")) in _REPEATED:
         return None
+    if "output_field_count" in attributes:  # a program of Ax
+        return OperationKind.WORKFLOW
     if any(map(attributes.get, _TOOL)) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
     kind = _request_kind(attributes) or kind_named(first_text(attributes, _OF_SDKS))
