@@ -64,8 +64,7 @@ def init(
             file.write(_FILE.format(name=path))
     except OSError as error:
         hint = "; --force replaces it" if isinstance(error, FileExistsError) else ""
-        problem = f"{path} cannot be written: {error.strerror or error}{hint}"
-        echo(f"otel-evals init: {problem}", err=True)
+        echo(f"otel-evals init: {path} cannot be written: {error.strerror or error}{hint}", err=True)
         raise typer.Exit(2) from None
     echo(f'{path} is written. In your application, at startup:\n\n  otel_evals.install("{path}")')
     echo("\nThe line that turns your framework's spans on is reported by: otel-evals doctor -- python app.py")
@@ -86,8 +85,8 @@ def check(file: Annotated[Path, typer.Argument(help="The YAML file.")]) -> None:
         for each in error.errors:
             echo(f"otel-evals config check: {each}", err=True)
         raise typer.Exit(2) from None
-    rules, places = counted(len(config.rules), "rule"), counted(len(config.destinations), "destination")
-    echo(f"{file}: no mistakes; {rules}, {places}")
+    places = counted(len(config.destinations), "destination")
+    echo(f"{file}: no mistakes; {counted(len(config.rules), 'rule')}, {places}")
     for rule in config.rules:
         echo("\n".join(_lines(rule)))
     echo(f"\nScores go to {_where(config)}.")

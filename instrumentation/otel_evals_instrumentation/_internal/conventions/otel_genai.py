@@ -17,6 +17,7 @@ def otel_genai() -> SpanConvention:
             "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`"
         ),
         order=LAST,
+        span_names=(("agent_framework", "workflow.run"),),
         content_by_scope={
             "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
             "autogen": "none: this instrumentation records no content",

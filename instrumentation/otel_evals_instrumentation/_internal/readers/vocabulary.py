@@ -117,7 +117,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
     if attributes.get("ag2.usage.kind", attributes.get("embabel.event.type")) in _REPEATED:
         return None
-    if "output_field_count" in attributes:  # a program of Ax
+    if span.name == "workflow.run" or "output_field_count" in attributes:  # Agent Framework's and Ax's
         return OperationKind.WORKFLOW
     if any(map(attributes.get, _TOOL)) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
