@@ -128,6 +128,9 @@ def _variables(receiver: OtlpReceiver, stub: StubOpenAI, azure: AzureIngestion) 
         "CALLS": str(CALLS),
         "OTEL_SERVICE_NAME": "app",
         "OTEL_TRACES_SAMPLER": "always_on",  # Azure Monitor's own is five traces a second
+        # What a killed process sent before must not depend on its speed.
+        "OTEL_BLRP_SCHEDULE_DELAY": "600000",
+        "OTEL_BSP_SCHEDULE_DELAY": "600000",
         "OTEL_EXPORTER_OTLP_ENDPOINT": at,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OPENAI_BASE_URL": stub.url,
