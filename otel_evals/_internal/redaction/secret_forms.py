@@ -76,8 +76,9 @@ _PARTS = {
     "MIXED": r"""(?=[^\s"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))""",
     "STRONG": r"""passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key
         |api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|signing[_.-]?key|encryption[_.-]?key
-        |auth[_.-]?key|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac|subscription[_.-]?key|passcode
-        |passwort|kennwort|contraseña|wachtwoord|senha|JSESSIONID|PHPSESSID|connect\.sid|(?:csrf|xsrf)-?token
+        |auth[_.-]?key|iam[_.-]{0,2}key|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac
+        |subscription[_.-]?key|passcode|passwort|kennwort|contraseña|wachtwoord|senha
+        |JSESSIONID|PHPSESSID|connect\.sid|(?:csrf|xsrf)-?token
         |laravel_session|PLAY_SESSION|ASP\.NET_SessionId""",
 }
 """Parts of patterns, in place of `<NAME>`; each may have those below it."""
