@@ -236,7 +236,9 @@ class LiveClosing:
         """Note a claimed span, which was just added to its trace."""
         # Below an open span, a run closes together with that one.
         if span.is_root and span.above not in trace.spans:
-            trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
+            at = span.at + self._seconds(span.record, span.at)
+            # Not before one that ended earlier, which this one may continue.
+            trace.ended[span_id] = max([at, *trace.ended.values()])
 
     def _seconds(self, root: SpanRecord, now: float) -> float:
         if self._open_spans is None:

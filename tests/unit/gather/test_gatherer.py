@@ -141,14 +141,16 @@ def test_a_run_closes_20_ms_after_its_root_if_no_span_of_its_trace_is_open() -> 
 
 
 def test_a_run_waits_for_its_grace_while_another_span_of_its_trace_is_open() -> None:
+    """The other, which may continue it, closes no earlier."""
     opened = Opened()
-    outer, trace, _ = opened.start()
+    outer, trace, top = opened.start()
     _, _, other = opened.start(outer)
     _, _, root = opened.start(outer)
     opened.gatherer.add([span(root, 99, trace=trace)], 0.0)
-    del opened.open[other]
+    del opened.open[other], opened.open[root]
+    opened.gatherer.add([span(other, top, trace=trace)], 0.1)
     assert closed(opened.gatherer, 0.4) == []
-    assert closed(opened.gatherer, 0.5) == [{root}]
+    assert closed(opened.gatherer, 0.5) == [{root}, {other}]
 
 
 def test_spans_below_unclaimed_spans_find_their_owner() -> None:
