@@ -146,9 +146,9 @@ class Window:
     def __post_init__(self) -> None:
         if not 1_000 <= self.max_prompt_chars <= MAX_EVIDENCE:
             problem = f"must be within 1000..{MAX_EVIDENCE}, not {self.max_prompt_chars}"
-            raise ConfigError("judge.max_prompt_chars", problem)
+            raise ConfigError("model.max_prompt_chars", problem)
         if self.on_cut not in get_args(OnCut):
-            raise ConfigError("judge.on_cut", f"must be not_scored or score, not {self.on_cut!r}")
+            raise ConfigError("model.on_cut", f"must be not_scored or score, not {self.on_cut!r}")
 
 
 _NAMES = tuple(field.name for field in fields(Window))

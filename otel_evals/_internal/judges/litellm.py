@@ -77,7 +77,7 @@ class LiteLLMJudge(ModelJudge):
 
     def __post_init__(self) -> None:
         if find_spec("litellm") is None:
-            raise ConfigError("judge", f"needs LiteLLM: {install_hint('litellm')}")
+            raise ConfigError("model", f"needs LiteLLM: {install_hint('litellm')}")
         super().__post_init__()
 
     def _kind(self) -> str:

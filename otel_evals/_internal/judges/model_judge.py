@@ -90,25 +90,25 @@ class ModelJudge(ABC):
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+            raise ConfigError("model.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         if self.api_base and not self.api_base.startswith(("http://", "https://")):
             shown = without_credentials(self.api_base)
-            raise ConfigError("judge.api_base", f"must begin with http:// or https://, not {shown!r}")
+            raise ConfigError("model.api_base", f"must begin with http:// or https://, not {shown!r}")
         # Raises if one of the settings is out of range.
         window_of(self)
         if self.timeout <= 0:
-            raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
+            raise ConfigError("model.timeout", f"must be positive, not {self.timeout}")
         if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
             raise ConfigError(
-                "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
+                "model.max_tokens", "is needed with a budget: without it a call may cost anything"
             )
         if self.structured_output not in (None, *LADDER):
             known = ", ".join(LADDER)
             raise ConfigError(
-                "judge.structured_output", f"must be one of {known}, not {self.structured_output!r}"
+                "model.structured_output", f"must be one of {known}, not {self.structured_output!r}"
             )
         if (self.input_price is None) != (self.output_price is None):
-            raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
+            raise ConfigError("model.output_price", "goes together with input_price: give both or neither")
 
     def __repr__(self) -> str:
         """Show model and server; no value of an option, since any may be a secret."""

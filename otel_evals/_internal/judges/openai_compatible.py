@@ -45,7 +45,7 @@ class OpenAICompatibleJudge(ModelJudge):
     """
 
     def __post_init__(self) -> None:
-        with extra("http", "judge"):
+        with extra("http", "model"):
             # Here and not in the engine's thread: openai-agents fails if it sees a half-imported httpx.
             import httpx  # noqa: F401
         super().__post_init__()

@@ -36,7 +36,7 @@ def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
         # As JSON, since mappings cannot be hashed: equal ones give equal texts.
         return _built(json.dumps(dict(judge), sort_keys=True))
     if not callable(getattr(judge, "ask", None)):
-        raise ConfigError("judge", f"must be a model's name or have an `ask` method, not {judge!r:.60}")
+        raise ConfigError("model", f"must be a model's name or have an `ask` method, not {judge!r:.60}")
     return judge
 
 
@@ -46,22 +46,22 @@ def _built(text: str) -> Judge:
     limits, budgets, cache = (options.pop(name, None) for name in ("limits", "budget", "cache"))
     budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
     # Limits come first: a call that waits for its turn has not yet reserved any budget.
-    limiters: list[Limiter] = [_make(JudgeLimits, limits, "judge.limits")] if limits else []
-    limiters.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
+    limiters: list[Limiter] = [_make(JudgeLimits, limits, "model.limits")] if limits else []
+    limiters.extend(_make(Budget, budget, "model.budget") for budget in budgets)
     kind: type[LiteLLMJudge | OpenAICompatibleJudge] = LiteLLMJudge
     if str(options.get("model")).startswith(_COMPATIBLE):
         kind, options["model"] = OpenAICompatibleJudge, options["model"].removeprefix(_COMPATIBLE)
-    judge: Judge = _make(kind, {**options, "limiters": tuple(limiters)}, "judge")
+    judge: Judge = _make(kind, options, "model", limiters=tuple(limiters))
     if not cache:
         return judge
-    cached: Judge = _make(CachedJudge, {"judge": judge, **({} if cache is True else cache)}, "judge.cache")
+    cached: Judge = _make(CachedJudge, {} if cache is True else cache, "model.cache", judge=judge)
     return cached
 
 
-def _make(kind: Any, options: Any, field: str) -> Any:
+def _make(kind: Any, options: Any, field: str, **objects: Any) -> Any:
     if not isinstance(options, dict):
         raise ConfigError(field, f"must be a mapping of options, not {options!r:.60}")
     known = {*inspect.signature(kind).parameters, "limits", "budget", "cache"} - _NOT_IN_TEXT
-    for name in options.keys() - known - _NOT_IN_TEXT:
+    for name in options.keys() - known:
         raise ConfigError(f"{field}.{name}", "unknown option" + suggestion(name, known))
-    return call_with(kind, options, field)
+    return call_with(kind, options | objects, field)

@@ -336,7 +336,7 @@ def test_what_a_failed_call_may_have_cost_stays_reserved(status: int, kept: bool
 
 
 def test_a_budget_needs_a_limit_on_answers_and_a_size() -> None:
-    with pytest.raises(ConfigError, match=r"judge\.max_tokens"):
+    with pytest.raises(ConfigError, match=r"model\.max_tokens"):
         LiteLLMJudge("openai/stub", limiters=(Budget(usd=1),))
     for options in ({}, {"usd": 0}, {"tokens": -1}, {"usd": 1, "per": "week"}):
         with pytest.raises(ConfigError, match="budget"):
@@ -475,8 +475,9 @@ def test_equal_words_give_the_same_judge() -> None:
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        ({"model": "m", "temprature": 1}, "judge"),
+        ({"model": "m", "temprature": 1}, "model.temprature"),
         ({"model": "m", "limits": {"request": "1/s"}}, "limits"),
+        ({"model": "m", "limiters": []}, "did you mean 'limits'"),
         ({"model": "m", "budget": 5}, "budget"),
     ],
 )

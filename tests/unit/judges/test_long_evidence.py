@@ -126,7 +126,7 @@ def test_the_settings_belong_to_the_version_and_are_checked() -> None:
         for settings in ({}, {"on_cut": "score"}, {"max_prompt_chars": 200_000})
     }
     assert len(versions) == 3
-    with pytest.raises(ConfigError, match=r"judge.on_cut: must be not_scored or score, not 'guess'"):
+    with pytest.raises(ConfigError, match=r"model.on_cut: must be not_scored or score, not 'guess'"):
         LiteLLMJudge("openai/m", on_cut="guess")  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match=r"judge.max_prompt_chars: must be within"):
+    with pytest.raises(ConfigError, match=r"model.max_prompt_chars: must be within"):
         LiteLLMJudge("openai/m", max_prompt_chars=10)

@@ -188,7 +188,7 @@ def test_wrong_options_name_themselves() -> None:
     for options, name in wrong:
         with pytest.raises(ConfigError, match=name):
             LiteLLMJudge("openai/stub", **options)
-    with pytest.raises(ConfigError, match="judge"):
+    with pytest.raises(ConfigError, match="model"):
         resolve_judge(42)  # type: ignore[arg-type]  # what a user may do
 
 
