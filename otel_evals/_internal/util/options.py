@@ -95,7 +95,9 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     "int": ("a whole number", int),
     "float": ("a number", int | float),
     "bool": ("true or false", bool),
-    "Sequence[str]": ("a list", list | tuple),
+    "Sequence[str]": ("a list of texts", list | tuple),
+    "Mapping[str, str]": ("a mapping of texts", Mapping),
+    "Mapping[str, float]": ("a mapping of texts", Mapping),
 }
 
 
@@ -105,6 +107,9 @@ def _other_kind(annotation: Any, value: Any) -> str:
     Only plain annotations count, such as `int | None`: others may convert their values.
     """
     wanted, kind = _KINDS.get(str(annotation).removesuffix(" | None"), ("", object))
+    if "of texts" in wanted and isinstance(value, kind):
+        # In YAML, an unquoted `yes` is true.
+        kind, value = str, next((each for each in value if not isinstance(each, str)), None)
     if value is None or isinstance(value, kind):
         return ""
     quotes = ": put it in quotes" if kind is str else ""

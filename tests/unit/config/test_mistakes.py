@@ -134,7 +134,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     ),
     "judge option": (
         judged(model={"model": "openai/x", "max_token": 5}),
-        "rules[0].options.judge.max_token",
+        "rules[0].options.model.max_token",
         "unknown option",
         "'max_tokens'?",
     ),
@@ -240,11 +240,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "must be text, not int",
         "put it in quotes",
     ),
-    "text for a mapping": (
-        options("classifier", model="openai/gpt-5-mini", question="Polite?", classes="yes"),
-        "rules[0].options",
-        "are refused",
-        "keys",
+    "true for the text of a mapping": (
+        options("classifier", model="openai/gpt-5-mini", question="Polite?", classes={True: 1, False: 0}),
+        "rules[0].options.classes",
+        "must be a mapping of texts",
+        "not bool: put it in quotes",
     ),
     "rules not in a list": (lambda: build_config("answered"), "rules", "must be a list", "not str"),
     "destination": (lambda: build_config([], ["consle"]), "destinations[0]", "no destination", "'console'?"),
