@@ -256,6 +256,6 @@ def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore,
     assert done.exit_code == 1
     assert "floor" in {alarm["kind"] for alarm in json.loads(done.stdout)["alarms"]}
     assert check("--floor", "grounded").exit_code == 2
-    assert "did you mean 'grounded'?" in check("--floor", "grunded=0.9").stderr
+    assert "'grunded'; on record are scorer: grounded" in check("--floor", "grunded=0.9").stderr
     assert check("--missing", "2").exit_code == 2
     assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--once"]).exit_code == 2

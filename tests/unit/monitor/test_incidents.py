@@ -111,3 +111,9 @@ def test_a_command_acknowledges_with_a_note_too(low: ResultsStore) -> None:
     assert CliRunner().invoke(app, change).exit_code == 0
     assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]
     assert CliRunner().invoke(app, once).exit_code == 0
+
+
+def test_a_score_is_on_record_before_its_step_is_over(store: ResultsStore) -> None:
+    store.write(records(1, hours=0, end=time.time()))
+    done = CliRunner().invoke(app, ["monitor", store.database.name, "--once", "--floor", "grounded=0.9"])
+    assert done.stderr == ""

@@ -14,7 +14,6 @@ import typer
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, exit_on
-from otel_evals.sdk.config import suggestion
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.receivers import Receiver
@@ -82,6 +81,7 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
     from otel_evals_monitor._internal.alarms.receivers import notification
     from otel_evals_monitor._internal.alarms.record import lasting_alarms
+    from otel_evals_monitor._internal.store.queries import stored_slices, values_on_record
 
     check = AlarmCheck(database, limits, receivers)
     problems = check.run()
@@ -101,10 +101,12 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
             echo("no alarm")
         for state in check.states.values():
             echo(state.text)
-    scorers = {state.scorer_id for state in check.states.values()}
-    for name in limits.floors.keys() - scorers:
-        fix = suggestion(name, scorers)
-        echo(f"otel-evals monitor: --floor: no score of {name!r} is on record{fix}", err=True)
+    # Not the states of the check: their steps take ten minutes to fill.
+    with database.reading() as connection:
+        slices = stored_slices(connection)
+    for name in limits.floors.keys() - {each["scorer_id"] for each in slices.values()}:
+        known = values_on_record(slices, ["scorer_id"])
+        echo(f"otel-evals monitor: --floor: no score of {name!r}; {known}", err=True)
     for problem in problems:
         echo(f"otel-evals monitor: notification failed: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0

@@ -44,17 +44,14 @@ def rows_of_query(connection: Connection, query: Any) -> list[dict[str, Any]]:
 class Database:
     """An open results database of the current schema. Thread-safe; raises all its errors as `StoreError`."""
 
-    def __init__(self, place: str | os.PathLike[str], *, create: bool = True, wait: float = 10.0) -> None:
-        """Open the database, or create its tables; with `create=False`, the store must exist.
-
-        `wait` is the seconds to wait for another process's lock.
-        """
+    def __init__(self, place: str | os.PathLike[str], *, create: bool = True) -> None:
+        """Open the database, or create its tables; with `create=False`, the store must exist."""
         self.name = _shown(place)
         self.lock = Gate()
         # SQLite allows one writer; threads of this process wait here instead of polling the file's lock.
         self._turn = threading.Lock()
         with self._store_errors():
-            self.engine = _engine(place, create, wait)
+            self.engine = _engine(place, create)
             self._file: Path | None = None
             self._watch: FileWatch | None = None
             self.sqlite = self.engine.dialect.name == "sqlite"
@@ -169,7 +166,7 @@ class Database:
         return 0
 
 
-def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
+def _engine(place: str | os.PathLike[str], create: bool) -> Engine:
     if is_url(place):
         return _server(str(place))
     path = Path(place).absolute()  # also after a later chdir
@@ -179,7 +176,7 @@ def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
         raise StoreError(f"{path}: there is no such file")
     if create:
         make_private(path)  # it may contain conversations
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": wait})
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10.0})  # for another process's lock
     event.listen(engine, "connect", _set_up_sqlite)
     return engine
 
