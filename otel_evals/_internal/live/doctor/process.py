@@ -30,7 +30,7 @@ from otel_evals._internal.util.plain import counted
 _logger = logging.getLogger(__name__)
 _DOCS = "https://otel-evals.readthedocs.io/"
 _BY_HAND = f"turn on your framework's instrumentation, or use @agent: {_DOCS}instrument/"
-_NO_SPANS = "no spans of an agent or a model were seen"
+_NO_SPANS = "no spans of an agent or a model were seen in traces that a rule may sample"
 BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
 """Line that exports spans with their scores; `configure` returns the pipeline."""
 _SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
@@ -80,9 +80,8 @@ def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
     if cause is None or (cause.fix == _BY_HAND and not pipeline.conventions.unclaimed()):
         _logger.info("otel-evals saw no run %s, and no span of an agent or a model", when)
     else:
-        text = cause.text.removeprefix(f"{_NO_SPANS}; ")
         fix = cause.fix.replace("\nor ", ", or ").replace("\n", " and ")
-        _logger.warning("otel-evals saw no run %s: %s; fix: %s", when, text, fix)
+        _logger.warning("otel-evals saw no run %s: %s; fix: %s", when, cause.text, fix)
 
 
 def _check_environment() -> Iterator[Finding]:
@@ -162,7 +161,7 @@ def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
     claimed = pipeline.conventions.claimed()
     if seen:
         names = ", ".join(claimed) or "unnamed instrumentations"
-        yield fine(SPANS, f"{seen} {'run was' if seen == 1 else 'runs were'} seen, from {names}")
+        yield fine(SPANS, f"{counted(seen, 'run')} seen, from {names}")
     elif claimed:
         text = f"spans of {', '.join(claimed)} were seen, but no run: no root span has ended"
         yield note(SPANS, text, "wait, or end the process")
@@ -184,7 +183,7 @@ def _without_spans(text: str, used: Providers) -> Finding:
         fix = "trace.set_tracer_provider(PROVIDER) with that provider, or configure(tracer_provider=PROVIDER)"
         return problem(SPANS, text, fix)
     if found:
-        return note(SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
+        return note(SPANS, f"{text}; the instrumentation is on", "send requests to the agent")
     return problem(SPANS, f"{text}; no agent framework is imported", _BY_HAND)
 
 
