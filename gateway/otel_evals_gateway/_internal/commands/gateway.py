@@ -25,7 +25,9 @@ def gateway(
     ] = None,
 ) -> None:
     """Receive OTLP from agents in any language, and score it."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Not of other libraries: LiteLLM and HTTP clients log each call at this level.
+    logging.getLogger("otel_evals_gateway").setLevel(logging.INFO)
     named = config or os.environ.get("OTEL_EVALS_CONFIG")
     if not named:
         raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")

@@ -87,10 +87,10 @@ def _lines(before: Stats, now: Stats) -> Iterator[str]:
     for signal in now["items"]:
         parts = [f"{found[key]:,.0f} {end}" for end in _ENDS if (key := f"{signal}.{end}") in found]
         yield f"{signal:10} {', '.join(parts)} per second"
-    yield f"runs       {found['runs']:,.1f} seen and {found['scored']:,.1f} scores per second"
-    yield f"waiting    {now['queue']:,} in the queue, {now['open_traces']:,} open traces"
+    yield "runs       {runs:,.1f} seen and {scored:,.1f} scores per second".format_map(found)
+    yield "waiting    {queue:,} in the queue, {open_traces:,} open traces".format_map(now)
     if kafka := now.get("kafka"):
-        yield f"kafka      {kafka['lag']:,} messages of lag, {kafka['assigned']} partitions assigned"
+        yield "kafka      {lag:,} messages of lag, {assigned} partitions assigned".format_map(kafka)
     yield ""
     yield from _table([_HEAD, *(_rule(name, rule, now) for name, rule in now["rules"].items())])
     losses = Counter({**now["losses"], **{f"runs ({k})": n for k, n in now["runs"]["ignored"].items()}})
