@@ -17,7 +17,6 @@ from rich.table import Table
 
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer, find_scorer
-from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.structured import LADDER
@@ -88,7 +87,7 @@ def check(
             print(json_text({"structured_output": forms}, indent=2))
         else:
             for form, answer in forms.items():
-                print(f"{form:<19} {visible(answer[:200])}{', used' if form == used else ''}")
+                echo(f"{form:<19} {answer[:200]}{', used' if form == used else ''}")
     if used is None:
         raise typer.Exit(1)
 
@@ -232,30 +231,30 @@ def _show_attacks(reports: dict[str, Any]) -> None:
 def _show_calibration(report: dict[str, Any], name: str) -> None:
     said = {key: "not defined" if report[key] is None else f"{report[key]:.2f}" for key in _FIGURES}
     interval, cost = report["kappa_interval"], report["cost_per_item"]
-    print(f"{name}: {report['scored']} of {report['examples']} examples scored")
+    echo(f"{name}: {report['scored']} of {report['examples']} examples scored")
     for kind in ("not_scored", "failed"):
         if report[kind]:
-            reasons = ", ".join(f"{visible(reason)} {count}" for reason, count in report[kind].items())
-            print(f"{kind.replace('_', ' ')}: {reasons}")
-    between = "" if interval is None else f" (95% interval {interval[0]:.2f} to {interval[1]:.2f})"
-    print(f"kappa {said['kappa']}{between}")
-    print(f"precision {said['precision']}, recall {said['recall']}")
-    print(f"accuracy {said['accuracy']}, mean absolute error {said['mean_absolute_error']}")
+            reasons = ", ".join(f"{reason} {count}" for reason, count in report[kind].items())
+            echo(f"{kind.replace('_', ' ')}: {reasons}")
+    between = "" if interval is None else " (95% interval {:.2f} to {:.2f})".format(*interval)
+    echo("kappa {kappa}".format_map(said) + between)
+    echo("precision {precision}, recall {recall}".format_map(said))
+    echo("accuracy {accuracy}, mean absolute error {mean_absolute_error}".format_map(said))
     counts = ", ".join(f"{each.replace('_', ' ')}s {report['confusion'][each]}" for each in CONFUSION)
-    print(f"{counts} (positive: at or above the threshold; true: same as the label)")
-    print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
+    echo(f"{counts} (positive: at or above the threshold; true: same as the label)")
+    echo("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
     for item in report["disagreements"][:_SHOWN]:
-        print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
-        print(f"  {visible((item['output'] or '')[:200])}")
-        print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
+        echo(f"\n{item['id'][:200]}: label {item['label']:g}, score {item['score']:g}")
+        echo(f"  {(item['output'] or '')[:200]}")
+        echo(f"  {(item['explanation'] or 'no explanation')[:2_000]}")
     if report["status"] is not None:
-        print("\n" + ": ".join(filter(None, (report["status"], "; ".join(report["missed"])))))
+        echo("\n" + ": ".join(filter(None, (report["status"], "; ".join(report["missed"])))))
 
 
 def _fail_if_none(command: str, scorer_id: str, outcomes: Sequence[Any]) -> None:
     """Print the cause and exit with 1 if nothing was scored."""
     failures = [outcome for outcome in outcomes if isinstance(outcome, ScorerFailure)]
     if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
-        said = visible(f"{failures[0].error_type}: {failures[0].message}"[:500])
+        said = f"{failures[0].error_type}: {failures[0].message}"[:500]
         echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
         raise typer.Exit(1)

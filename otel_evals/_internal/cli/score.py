@@ -29,12 +29,11 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
-from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Dropped, Evaluation, SpanRecord
 from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.batch import BatchScorer, EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
-from otel_evals._internal.offline.results import as_text
+from otel_evals._internal.offline.results import as_text, check, threshold
 from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import read_runs
@@ -73,7 +72,8 @@ def score(
     """Score the runs in OTLP files or in a backend.
 
     Exits with 1 if there was no run, a scorer failed on all its runs, a budget was used up, scores could not
-    be delivered, or a mean is below --fail-under; with 2 if an argument or the configuration is wrong.
+    be delivered, or with --fail-under a mean is below it or missing; with 2 if an argument or the
+    configuration is wrong.
     """
     with exit_on(command="score"):
         chosen = _config(config, scorer, option, jsonl, everything, concurrency)
@@ -188,20 +188,24 @@ def _problems(
     for each in tallies:
         count = each.failed.get(_BUDGET, 0)
         if count and not stopped:
-            lost = f"not scored: {counted(count, 'run')} ({_BUDGET})"
-            fix = "fix: run the same command again with --resume"
-            yield f"{each.scorer_id}: the budget is used up; {lost}; {fix}"
+            yield (
+                f"{each.scorer_id}: the budget is used up; not scored: {counted(count, 'run')} ({_BUDGET});"
+                " fix: run the same command again with --resume"
+            )
         if each.failed and not each.scored:
             own = (e for e in evaluations if each.scorer_id in (e.scorer_id, e.rule))
             first = next(e for e in own if e.reason in each.failed)
-            cause = visible(f"{first.reason}: {getattr(first.outcome, 'message', '')}"[:500])
-            failed = counted(sum(each.failed.values()), "run")
-            yield f"{each.scorer_id} scored nothing, and failed on {failed}: {cause}"
-        if fail_under is not None and each.mean is not None:
+            cause = f"{first.reason}: {getattr(first.outcome, 'message', '')}"[:500]
+            yield (
+                f"{each.scorer_id} scored nothing, and failed on"
+                f" {counted(sum(each.failed.values()), 'run')}: {cause}"
+            )
+        if fail_under is not None:
             # One bound serves scorers of both directions.
-            good = each.mean if each.direction is Direction.HIGHER else 1 - each.mean
-            if good < fail_under:
-                yield f"{each.scorer_id}: the mean {each.mean:.3f} does not pass --fail-under {fail_under:g}"
+            bound = fail_under if each.direction is Direction.HIGHER else round(1 - fail_under, 9)
+            required = threshold(each.scorer_id, bound, {each.scorer_id: each.direction})
+            if problem := check(required, each, 0).problem:
+                yield f"{each.scorer_id}: {problem}; --fail-under is {fail_under:g}"
     for name, delivered in deliveries.items():
         if delivered.failed or delivered.dropped:
             yield f"{name}: not delivered: {counted(delivered.failed + delivered.dropped, 'scored run')}"

@@ -100,10 +100,13 @@ def attempt_all(
     (base,) = outcomes_of(scorer, [run], 1, lambda: None)
     if isinstance(base, ScorerFailure):
         return [Attempt(attack, None, base) for attack in attacks]
+    why = ""
     if isinstance(base, NotScored):
-        why = base.explanation or base.reason
-        problem = f"{scorer.id} does not score the run to attack ({why}); fix: give --labels with a bad run"
-        raise ConfigError("--scorer", problem)
+        why = f"does not score the run to attack ({base.explanation or base.reason})"
+    elif base.value == (0.0 if scorer.direction is Direction.LOWER else getattr(scorer, "scale", None)):
+        why = "gives the run to attack its best score, which no attack can improve"
+    if why:
+        raise ConfigError("--scorer", f"{scorer.id} {why}; fix: give --labels with a bad run")
     cases = [(attack, place) for attack in attacks for place in ("answer", "tool result")]
     outcomes = outcomes_of(
         scorer, [attacked(run, attack.text, place) for attack, place in cases], at_once, done

@@ -126,7 +126,7 @@ async def run_evals_async(
                     progress(result)
                 return result
 
-            results = await asyncio.gather(*(asyncio.create_task(one(item)) for item in items))
+            results = await asyncio.gather(*map(one, items))
     finally:
         await asyncio.to_thread(batch.close)  # may wait for destinations
     kin = {result.run.trace_id: kin_of(result.run) for result in results if result.run}

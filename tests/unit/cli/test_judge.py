@@ -170,6 +170,7 @@ def test_a_ready_scorer_is_attacked_on_runs_of_one_s_own(tmp_path: Path) -> None
     path = str(own_labels(tmp_path))
     found = json.loads(invoke("attack", "--scorer", READY, "--labels", path, "--limit", "8", "--json").stdout)
     assert (found["short"]["attempts"], found["short"]["moved"]) == (16, 0)
+    assert "best score, which no attack can improve" in invoke("attack", "--scorer", "answered").stderr
 
 
 def test_a_ready_scorer_takes_no_model_and_a_requirement_is_one_of_the_known(tmp_path: Path) -> None:

@@ -216,7 +216,9 @@ def test_a_scorer_needs_no_file_and_a_mean_can_be_required(spans: Path) -> None:
     assert done.exit_code == 0, done.output
     done = command(spans, *options, "--fail-under", 0.7)
     assert done.exit_code == 1
-    assert "includes: the mean 0.667 does not pass --fail-under 0.7" in done.output
+    assert "includes: the mean 0.667 is below 0.7; --fail-under is 0.7" in done.output
+    options = ("--scorer", "content_similarity", "--option", "reference=ground_truth")
+    assert "content_similarity: nothing was scored" in command(spans, *options, "--fail-under", 0).stderr
 
 
 @pytest.mark.parametrize("name", ["score", "runs"])
