@@ -98,7 +98,7 @@ class SliceReport:
         if known.unknown:
             yield f"{known.unknown} scored runs of unknown probability are in no mean"
         if known.approximate:
-            yield "no scale: the interval is approximate"
+            yield "no scale: an interval needs 200 effective runs, and is approximate"
         if known.too_few:
             yield f"too few runs for a mean: {int(known.n_effective)} effective ones, at least 10 needed"
             return
