@@ -66,3 +66,12 @@ def no_live_worker() -> Iterator[None]:
     assert not at, "a pipeline was not shut down:\n" + "\n".join(
         map("".join, map(traceback.format_stack, at))
     )
+
+
+@pytest.fixture
+def brokers() -> Iterator[str]:
+    """The address of a Kafka broker."""
+    from tests.support.kafka_broker import kafka_broker
+
+    with kafka_broker() as address:
+        yield address

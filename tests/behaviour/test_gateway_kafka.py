@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +12,11 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from tests.support.agents import body, recorded
 from tests.support.gateway_process import GatewayProcess
-from tests.support.waits import SECONDS, eventually
+from tests.support.kafka_broker import committed, produce, runs, section
+from tests.support.waits import eventually
 
 kafka = pytest.importorskip("confluent_kafka")
-TOPIC, DEAD = "otlp_spans", "otel_evals_dead_letters"
-
-
-@pytest.fixture
-def brokers() -> Iterator[str]:
-    """librdkafka's broker: it speaks the protocol over TCP, and keeps everything in memory."""
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1})
-    (broker,) = admin.list_topics(timeout=20).brokers.values()
-    yield f"{broker.host}:{broker.port}"
-    del admin  # the broker ends with it
-
-
-def produce(brokers: str, values: list[tuple[str, bytes]]) -> None:
-    producer = kafka.Producer({"bootstrap.servers": brokers})
-    for key, value in values:
-        producer.produce(TOPIC, value, key)
-    assert producer.flush(SECONDS) == 0
-
-
-def committed(brokers: str) -> int:
-    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "otel-evals"})
-    places = [kafka.TopicPartition(TOPIC, n) for n in range(4)]
-    found = consumer.committed(places, timeout=20)
-    consumer.close()
-    return sum(max(0, place.offset) for place in found)
-
-
-def runs(count: int) -> list[tuple[str, bytes]]:
-    """So many runs, a message each, keyed by trace id."""
-    made = [recorded() for _ in range(count)]
-    return [(f"{spans[0].context.trace_id:032x}", body(spans)) for spans in made]
-
-
-def section(brokers: str, **more: Any) -> dict[str, Any]:
-    properties = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
-    return {"kafka": {"brokers": [brokers], "properties": properties}, **more}
+DEAD = "otel_evals_dead_letters"
 
 
 def test_what_is_in_the_topic_is_scored_and_committed_and_poison_set_aside(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -45,14 +44,10 @@ from otel_evals.model import SpanRecord
 from otel_evals_gateway._internal.receiver.decoder import json_message
 from tests.support.captures import everything
 from tests.support.gateway_process import GatewayProcess, post
-from tests.support.waits import MILLIS
+from tests.support.waits import MILLIS, eventually
 
 RULES = [{"scorer": "answered", "sample": 1.0}]
 _SERVICES = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
-_IDLE = 10
-"""Half seconds without a new record, more than the gateway waits for spans of a trace without a root."""
-_APART = 0.03
-"""Seconds between traces, so that they close in this order: a call continues an earlier one."""
 _NOT_THE_SAME = ("evaluations", "history")
 """Keys of a record that differ by what scored it; the history of the last turn may be known twice."""
 
@@ -116,7 +111,6 @@ def requests_of(captures: Iterable[list[str]]) -> Iterator[tuple[str, Any]]:
                     ends[span["traceId"]] = max(ends.get(span["traceId"], 0), int(span["endTimeUnixNano"]))
                 for trace_id in sorted(ends, key=ends.__getitem__):
                     yield "traces", of_trace(request, trace_id)
-                    time.sleep(_APART)
 
 
 def spans_in(request: Any) -> Iterator[Any]:
@@ -210,12 +204,10 @@ def emit(provider: LoggerProvider, request: Any) -> None:
                     )
 
 
-def wait_until_idle(gateway: GatewayProcess) -> None:
-    """Wait until no trace is open any more; runs that others may continue are held until shutdown."""
-    seen: list[int] = []
-    while len(seen) < _IDLE or len(set(seen[-_IDLE:])) > 1:
-        time.sleep(0.5)
-        seen.append(len(gateway.records()))
+def is_idle(gateway: GatewayProcess) -> bool:
+    """True once no trace is open; runs that others may continue are held until shutdown."""
+    stats = gateway.page("/stats")[1]
+    return not stats["open_traces"] and not stats["queue"]
 
 
 # Both read with the same code: one of them shows what the gateway makes of it.
@@ -225,7 +217,7 @@ def test_the_gateway_reads_the_runs_of_the_file(captures: list[list[str]], way: 
     expected = as_records(from_files(captures))
     with GatewayProcess(tmp_path, RULES, {"grpc": "127.0.0.1:0", "quiet": 1.0, "idle": 2.0}) as gateway:
         way(gateway, captures)
-        wait_until_idle(gateway)
+        eventually(lambda: is_idle(gateway))
         assert gateway.stop() == 0
         assert differences(expected, by_id(gateway.records())) == []
 

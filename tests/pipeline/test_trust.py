@@ -39,6 +39,7 @@ from otel_evals.model import Evaluation, StepRecord
 from otel_evals.sampling import Chance
 from otel_evals.testing import InMemoryDestination
 from tests.support.gateways import GatewayThread
+from tests.support.kafka_broker import kafka_broker
 from tests.support.scored_files import score_files
 from tests.support.traffic import agent_run
 from tests.support.trust_table import Channel, Decision, answer, table
@@ -284,12 +285,12 @@ def by_otlp_body() -> dict[Decision, bool]:
 
 
 def by_kafka_key() -> dict[Decision, bool]:
-    kafka = pytest.importorskip("confluent_kafka")
-    from confluent_kafka.admin import AdminClient
+    with kafka_broker() as address:
+        return by_keys(address)
 
-    admin = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1})
-    (broker,) = admin.list_topics(timeout=20).brokers.values()
-    address = f"{broker.host}:{broker.port}"
+
+def by_keys(address: str) -> dict[Decision, bool]:
+    kafka = pytest.importorskip("confluent_kafka")
     exported = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "app"}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exported))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -22,15 +21,6 @@ kafka = pytest.importorskip("confluent_kafka")
 TOPIC = "otel_evals_scores"
 
 
-@pytest.fixture
-def broker() -> Iterator[str]:
-    """The address of a broker, which lives as long as its client."""
-    client = kafka.Producer({"bootstrap.servers": "none", "test.mock.num.brokers": "1"})
-    (found,) = client.list_topics(timeout=10.0).brokers.values()
-    yield f"{found.host}:{found.port}"
-    del client
-
-
 def exported(destination: KafkaDestination, *runs: ScoredRun) -> Any:
     async def export() -> Any:
         try:
@@ -41,9 +31,9 @@ def exported(destination: KafkaDestination, *runs: ScoredRun) -> Any:
     return anyio.run(export)
 
 
-def read(broker: str, count: int) -> dict[str, list[dict[str, Any]]]:
+def read(brokers: str, count: int) -> dict[str, list[dict[str, Any]]]:
     """Messages of the topic by key."""
-    consumer = kafka.Consumer({"bootstrap.servers": broker, "group.id": "tests"})
+    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "tests"})
     partitions = consumer.list_topics(TOPIC, timeout=10.0).topics[TOPIC].partitions
     consumer.assign([kafka.TopicPartition(TOPIC, number, 0) for number in partitions])
     found: dict[str, list[dict[str, Any]]] = {}
@@ -58,12 +48,12 @@ def key_of(scored: ScoredRun) -> str:
     return f"{scored.run.trace_id}/{scored.run.root_span_id}"
 
 
-def test_a_run_is_one_message_under_the_same_key_each_time(broker: str) -> None:
+def test_a_run_is_one_message_under_the_same_key_each_time(brokers: str) -> None:
     runs = [scored_run(number) for number in range(3)]
-    destination = KafkaDestination([broker])
+    destination = KafkaDestination([brokers])
     assert list(exported(destination, *runs)) == []
     assert list(exported(destination, runs[0])) == []
-    found = read(broker, 4)
+    found = read(brokers, 4)
     assert {key: len(records) for key, records in found.items()} == {
         key_of(runs[0]): 2,
         key_of(runs[1]): 1,
@@ -75,21 +65,21 @@ def test_a_run_is_one_message_under_the_same_key_each_time(broker: str) -> None:
     assert first["output"] == runs[0].run.output
 
 
-def test_without_content_nothing_quotes_the_conversation(broker: str) -> None:
+def test_without_content_nothing_quotes_the_conversation(brokers: str) -> None:
     run = scored_run(1)
-    exported(KafkaDestination([broker], content=False), run)
-    ((record,),) = read(broker, 1).values()
+    exported(KafkaDestination([brokers], content=False), run)
+    ((record,),) = read(brokers, 1).values()
     assert record["output"] is None
     assert record["evaluations"][0]["explanation"] is None
 
 
-def test_a_run_that_is_too_large_costs_no_other(broker: str) -> None:
+def test_a_run_that_is_too_large_costs_no_other(brokers: str) -> None:
     small, large = scored_run(1), scored_run(2)
     large = replace(large, run=replace(large.run, output="x" * 2_000_000))
-    refused = exported(KafkaDestination([broker]), small, large)
+    refused = exported(KafkaDestination([brokers]), small, large)
     assert [each.evaluation for each in refused] == list(large.evaluations)
     assert {(each.error.reason, each.error.retryable) for each in refused} == {("msg_size_too_large", False)}
-    assert list(read(broker, 1)) == [key_of(small)]
+    assert list(read(brokers, 1)) == [key_of(small)]
 
 
 def test_a_broker_that_is_away_is_tried_again() -> None:
@@ -100,8 +90,8 @@ def test_a_broker_that_is_away_is_tried_again() -> None:
     assert error.value.retryable
 
 
-def test_a_forked_child_has_a_producer_of_its_own(broker: str) -> None:
-    destination = KafkaDestination([broker])
+def test_a_forked_child_has_a_producer_of_its_own(brokers: str) -> None:
+    destination = KafkaDestination([brokers])
     anyio.run(destination.export, [scored_run(1)])
     child = os.fork()
     if child == 0:
@@ -109,7 +99,7 @@ def test_a_forked_child_has_a_producer_of_its_own(broker: str) -> None:
         anyio.run(destination.export, [scored_run(2)])
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert len(read(broker, 2)) == 2
+    assert len(read(brokers, 2)) == 2
 
 
 @pytest.mark.parametrize(

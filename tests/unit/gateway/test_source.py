@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,50 +20,11 @@ from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayThread
+from tests.support.kafka_broker import TOPIC, committed, produce, runs, section
 from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
-TOPIC, DEAD = "otlp_spans", "otel_evals_dead_letters"
-
-
-@pytest.fixture
-def brokers() -> Iterator[str]:
-    """librdkafka's broker: it speaks the protocol over TCP, and keeps everything in memory."""
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1})
-    (broker,) = admin.list_topics(timeout=20).brokers.values()
-    yield f"{broker.host}:{broker.port}"
-    del admin  # the broker ends with it
-
-
-def produce(brokers: str, values: list[tuple[str, bytes]], topic: str = TOPIC) -> None:
-    producer = kafka.Producer({"bootstrap.servers": brokers})
-    for key, value in values:
-        producer.produce(topic, value, key)
-    assert producer.flush(SECONDS) == 0
-
-
-def committed(brokers: str) -> int:
-    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "otel-evals"})
-    places = [kafka.TopicPartition(TOPIC, n) for n in range(4)]
-    found = consumer.committed(places, timeout=20)
-    consumer.close()
-    return sum(max(0, place.offset) for place in found)
-
-
-def runs(count: int) -> list[tuple[str, bytes]]:
-    """So many runs, a message each, keyed by trace id."""
-    made = []
-    for _ in range(count):
-        spans = recorded()
-        made.append((f"{spans[0].context.trace_id:032x}", body(spans)))
-    return made
-
-
-def section(brokers: str, **more: Any) -> dict[str, Any]:
-    properties = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
-    return {"kafka": {"brokers": [brokers], "properties": properties, **more}}
+DEAD = "otel_evals_dead_letters"
 
 
 def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None:
