@@ -126,11 +126,14 @@ def test_numbers_beyond_all_bounds_in_json_are_read_or_refused() -> None:
         eventually(lambda: gateway.scored.evaluations)
 
 
-def post_tls(gateway: GatewayThread, context: ssl.SSLContext) -> int:
+def takes(gateway: GatewayThread, context: ssl.SSLContext) -> bool:
     headers = {"Content-Type": "application/x-protobuf"}
     request = urllib.request.Request(gateway.endpoint + "/v1/traces", body(recorded()), headers)
-    with urllib.request.urlopen(request, timeout=30, context=context) as response:
-        return int(response.status)
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, ConnectionError, ssl.SSLError):
+        return False
 
 
 @needs_openssl
@@ -138,7 +141,7 @@ def test_tls_is_spoken_and_its_certificate_may_be_replaced(tmp_path: Path) -> No
     certificate, key = certificates(tmp_path)
     section = {"tls": {"certificate": str(certificate), "key": str(key)}, "grpc": "127.0.0.1:0"}
     with GatewayThread(Rule(answered()), gateway=section) as gateway:
-        assert post_tls(gateway, ssl.create_default_context(cafile=certificate)) == 200
+        assert takes(gateway, ssl.create_default_context(cafile=certificate))
         credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
         with grpc.secure_channel(f"127.0.0.1:{gateway.service.ports['grpc']}", credentials) as channel:
             path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -147,28 +150,28 @@ def test_tls_is_spoken_and_its_certificate_may_be_replaced(tmp_path: Path) -> No
         new_key.replace(key)
         new.replace(certificate)
         context = ssl.create_default_context(cafile=certificate)
-
-        def accepted() -> bool:
-            try:
-                return post_tls(gateway, context) == 200
-            except urllib.error.URLError:
-                return False
-
-        assert eventually(accepted)
+        assert eventually(lambda: takes(gateway, context))
         assert len(gateway.evaluations(3)) >= 3
 
 
 @needs_openssl
 def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path) -> None:
+    """The authority may be replaced, too."""
     certificate, key = certificates(tmp_path)
     client, client_key = certificates(tmp_path, "client")
+    other, other_key = certificates(tmp_path, "other")
     tls = {"certificate": str(certificate), "key": str(key), "client_ca": str(client)}
     with GatewayThread(Rule(answered()), gateway={"tls": tls}) as gateway:
         context = ssl.create_default_context(cafile=certificate)
-        with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
-            post_tls(gateway, context)
+        assert not takes(gateway, context)
         context.load_cert_chain(client, client_key)
-        assert post_tls(gateway, context) == 200
+        assert takes(gateway, context)
+        others = ssl.create_default_context(cafile=certificate)
+        others.load_cert_chain(other, other_key)
+        assert not takes(gateway, others)
+        other.replace(client)
+        eventually(lambda: takes(gateway, others))
+        assert not takes(gateway, context)
 
 
 def test_it_does_not_listen_beyond_loopback_unless_it_is_told_to() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -71,14 +72,26 @@ class BearerTokens:
 
 
 def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
-    """Return a server's TLS, and a function that reads a changed certificate; ConfigError for bad files."""
+    """Return a server's TLS, and a function that reads changed files; ConfigError for bad files."""
+    context = _context(tls)
+
+    def read() -> None:
+        current = _context(tls)
+
+        def use(connection: ssl.SSLObject, *_: object) -> None:
+            connection.context = current
+
+        # The listening socket keeps its first context, which cannot lose an authority.
+        context.sni_callback = use
+
+    return context, reloading("TLS files", read, *filter(None, (tls.certificate, tls.key, tls.client_ca)))
+
+
+def _context(tls: TlsOptions) -> ssl.SSLContext:
     for name in ("certificate", "key", "client_ca"):
         path: Path | None = getattr(tls, name)
-        try:
-            if path is not None:
-                path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"gateway.tls.{name}", f"{path} cannot be read: {error.strerror}") from error
+        if path is not None and not os.access(path, os.R_OK):
+            raise ConfigError(f"gateway.tls.{name}", f"{path} is missing, or cannot be read")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # Older versions have known weaknesses.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -88,13 +101,8 @@ def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(tls.client_ca)
     except OSError as error:
-        files = f"{tls.certificate} and {tls.key}"
-        raise ConfigError("gateway.tls", f"{files} cannot be used: {error}") from error
-
-    def load() -> None:
-        context.load_cert_chain(tls.certificate, tls.key)
-
-    return context, reloading("TLS certificate", load, tls.certificate, tls.key)
+        raise ConfigError("gateway.tls", f"certificate, key or client_ca cannot be used: {error}") from error
+    return context
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
