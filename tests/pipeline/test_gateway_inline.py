@@ -152,7 +152,7 @@ def test_an_address_that_takes_no_otlp_gets_no_span(status: int, headers: dict[s
             assert f"answers {status}" in get(f"{gateway.endpoint}/readyz")[1]["problem"]
             assert {request.path for request in server.requests} == {"/v1/traces"}
             items = get(f"{gateway.endpoint}/stats")[1]["items"]["traces"]
-    assert (items["refused"], items.get("forwarded", 0)) == (3, 0)
+    assert (items["refused"], items.get("forwarded", 0), items.get("to_judge", 0)) == (3, 0, 0)
 
 
 def test_held_spans_that_a_partial_success_rejects_are_counted_and_logged(
@@ -190,11 +190,15 @@ def test_what_a_full_journal_did_not_keep_is_no_work_of_the_next_process(
     monkeypatch.setattr(segments.Segment, "write", no_space)
     with inline(backend, journal=tmp_path, gateway={"idle": 60.0}) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        backend.wait_for_spans(3)
+        before = len(backend.requests)
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        assert len(backend.requests) == before + 1, "a failure in the middle would repeat the first part"
         assert gateway.post("/v1/traces", body(recorded()[:1]))[0] == 200
-        gateway.evaluations(1)
+        gateway.evaluations(2)
     stats = gateway.service.scoring.engine.stats()
-    assert (stats.not_kept, stats.ignored) == (1, {"root_not_ended_at_shutdown": 1})
-    assert len(backend.spans) == 4
+    assert (stats.not_kept, stats.ignored) == (2, {"root_not_ended_at_shutdown": 1})
+    assert len(backend.spans) == 7
 
 
 def test_an_endpoint_that_does_not_answer_delays_no_shutdown() -> None:

@@ -62,7 +62,8 @@ class Inline:
             answer = await self._whole(request, selection, places)
         else:
             answer = await self._split(self._journal, request, selection, places)
-        self._traffic.received(request.signal, selection)
+        # What was refused comes again, and its items are counted then.
+        self._traffic.received(request.signal, selection if answer.ok else Selection(seen=selection.seen))
         refused = answer.rejected if answer.ok else selection.seen
         # The outbox counts the held spans.
         later = len(places) if answer.ok and self._journal is not None else 0
@@ -96,6 +97,9 @@ class Inline:
     def _places(self, request: ExportRequest, selection: Selection) -> Mapping[Place, RecordedSpan]:
         """Return the spans to hold, by position."""
         if self._held_spans is None or not selection.claimed:
+            return {}
+        # They leave in one request: if the second of two failed, the sender would repeat the first as well.
+        if self._journal is not None and self._journal.failed:
             return {}
         places = selection.judged(nested=self.nested)
         if self._journal is None:
@@ -145,7 +149,8 @@ class Inline:
         for place, future in waiting.items():
             self._held_spans.hold(keys[place], size, future.set_result)
         await self._tap.judge("traces", selection)
-        request.forget_message()
+        request.message = None  # it may be large
+        request.reserve(len(request.plain) + len(request.body))
         await asyncio.wait(waiting.values())
         released = {place: future.result() for place, future in waiting.items()}
         scored = {place: attributes for place, attributes in released.items() if attributes}
@@ -262,8 +267,6 @@ def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
 
 def without(data: bytes, places: Collection[Place]) -> bytes:
     """Return a request without the spans at these places."""
-    if not places:
-        return data
     request = ExportTraceServiceRequest.FromString(data)
     # From the end, since each deletion moves the spans behind it.
     for r, s, i in sorted(places, reverse=True):

@@ -52,6 +52,7 @@ class ReceivedJournal(Source):
         """For each trace, the number of items that the intake was given with its latest; infinity before."""
         self._not_kept: set[str] = set()
         """Traces that are scored although a part of them could not be kept."""
+        self.failed = False  # to keep the latest request
         self.engine: Any = None
         """Its intake counts the items that it was given and those that the engine has taken."""
 
@@ -66,6 +67,7 @@ class ReceivedJournal(Source):
         with self._lock:
             entry = Entry(request.signal, _selected(request, selection), keys)
             selection.kept = self._journal.append(entry, *parts)
+            self.failed = not selection.kept
             if selection.kept:
                 # With the lock: the engine may report a trace that has earlier items as done meanwhile.
                 self._put_at.update(dict.fromkeys(selection.traces, inf))

@@ -171,6 +171,8 @@ class Gateway:
         await self._http.stop(deadline - time.monotonic())
         await flushing
         if self._inline is not None:
+            # Held spans of requests that were answered meanwhile leave with their scores, too.
+            await asyncio.to_thread(engine.flush, (deadline - time.monotonic()) / 2)
             await self._inline.stop(deadline - time.monotonic())
         if self._kafka is not None:  # another member of the group gets the unfinished messages
             await asyncio.to_thread(self._kafka.close)

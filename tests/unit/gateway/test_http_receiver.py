@@ -171,6 +171,14 @@ def test_other_methods_are_refused(served: Served) -> None:
     assert b"Allow: POST" in answer
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("[::1]", 200), ("host.docker.internal", 200), ("a.example", 403)],
+)
+def test_a_web_site_that_names_this_machine_is_refused(served: Served, host: str, status: int) -> None:
+    assert post(served.url, b"", Host=host)[0] == status
+
+
 def test_a_body_without_a_length_is_bounded_too(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(

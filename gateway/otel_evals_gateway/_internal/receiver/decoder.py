@@ -13,7 +13,6 @@ from typing import Any, Literal
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
@@ -24,7 +23,6 @@ Signal = Literal["traces", "logs", "metrics"]
 MESSAGES: dict[str, Any] = {
     "traces": ExportTraceServiceRequest,
     "logs": ExportLogsServiceRequest,
-    "metrics": ExportMetricsServiceRequest,
 }
 FIELDS = {
     "traces": ("resource_spans", "scope_spans", "spans"),
@@ -78,11 +76,6 @@ class ExportRequest:
     reserve: Callable[[int], object] = lambda size: None
     """Reserves memory in total; RefusedError if that is too much."""
 
-    def forget_message(self) -> None:
-        """Free the decoded body of a request that waits."""
-        self.message = None
-        self.reserve(len(self.plain) + len(self.body))
-
 
 def decode(request: ExportRequest, most: int) -> ExportRequest:
     """Fill in the message of a request, whose uncompressed body may have `most` bytes, or refuse it.
@@ -98,7 +91,6 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
     # They would be in memory twice while the message is built.
     pieces.clear()
     if request.signal == "metrics":
-        request.plain = data
         return request
     size = len(request.body) + decoded_size(request, data)
     request.reserve(size)
@@ -111,7 +103,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
         try:
             request.message, request.plain = kind.FromString(data), data
         except DecodeError:
-            problem = f"the body is not an OTLP protobuf request for {request.signal}"
+            problem = f"the body is not OTLP protobuf of {request.signal} with at most 100 levels"
             raise RefusedError(ExportAnswer(400, problem)) from None
     counts = _counts(request)
     for count in counts:
@@ -213,7 +205,9 @@ def _from_json(data: bytes, kind: Any, signal: str) -> Any:
             # Half of a pair of surrogates, as JavaScript leaves it when it shortens a text.
             return json_message(json.loads(mended), kind())
     except (ValueError, OverflowError, RecursionError, ParseError, TypeError, AttributeError):
-        raise RefusedError(ExportAnswer(400, f"the body is not an OTLP/JSON request for {signal}")) from None
+        raise RefusedError(
+            ExportAnswer(400, f"the body is not OTLP/JSON of {signal} with at most 100 levels")
+        ) from None
 
 
 def json_message(request: Any, message: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -27,6 +28,8 @@ _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1
 _IDLE_SECONDS = 75.0
 """Seconds after which a connection without a request is closed."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_NEARBY = re.compile(r"(?i)([^.]*|[0-9.]+|\[.*\]|.*\.(internal|localhost))(:[0-9]*)?")
+"""Values of `Host` that no web site has: it could point its own name at this machine (DNS rebinding)."""
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
 
@@ -47,6 +50,7 @@ class HttpReceiver(Receiver):
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
+        self._is_local = self._tokens is None and host in ("localhost", "127.0.0.1", "::1")
         self._web = _Server(self._serve, seconds, handshakes=tls is not None)
         # Not by aiohttp's site, which has no timeout for the handshake.
         timeout = None if tls is None else seconds
@@ -66,6 +70,9 @@ class HttpReceiver(Receiver):
             await self._web.shutdown(max(0.1, seconds))  # 0 would be no bound
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._is_local and not _NEARBY.fullmatch(request.headers.get("Host", "")):
+            answer = ExportAnswer(403, "Host must be localhost or an address: other names need `tokens`")
+            return _response(answer, "traces", JSON)
         authorization = request.headers.get("Authorization", "")
         page = self._pages.get(request.path)
         if page is not None and request.method in ("GET", "HEAD"):
