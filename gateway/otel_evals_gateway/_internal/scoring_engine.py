@@ -71,7 +71,6 @@ class ScoringEngine:
         self.conventions = conventions
         self._roots_put = 0
         self._counting = threading.Lock()
-        self._source = source
         self.recent = RecentScores()
         self._held_spans = held_spans
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
@@ -89,7 +88,7 @@ class ScoringEngine:
             self.opens_run,
             remember_bytes=limits.max_bytes // _REMEMBERED_PART,
         )
-        self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
+        self.gatherer = Gatherer(limits, closing_when, capacity=lambda: self.engine.capacity())
         self.engine = Engine(
             config, conventions, self._attacher, new_gatherer=lambda: self.gatherer, source=source
         )
@@ -107,10 +106,6 @@ class ScoringEngine:
         if not self.engine.use_rules(config, _RULES_SECONDS):
             raise ConfigError("rules", "the engine is busy and did not take them: try again later")
         self.config = config
-
-    def _capacity(self) -> float:
-        capacity = self.engine.capacity()
-        return capacity if self._source is None else min(capacity, self._source.capacity())
 
     def _measured(self) -> Measured:
         engine, held = self.engine, 0 if self._held_spans is None else len(self._held_spans)

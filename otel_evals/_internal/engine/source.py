@@ -29,10 +29,6 @@ class Source:
         """Keep the spans of a run that a rule has sampled, before it is scored; False if it cannot."""
         return True
 
-    def capacity(self) -> float:
-        """Return how many runs may be closed now."""
-        return inf
-
     def done(self, trace_id: str) -> bool:
         """Forget a trace: nothing of it is open, held for a conversation or undelivered.
 

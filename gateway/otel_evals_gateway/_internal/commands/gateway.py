@@ -20,19 +20,16 @@ if TYPE_CHECKING:
 
 def gateway(
     config: Annotated[
-        Path | None,
-        typer.Option(help="YAML file with rules, destinations and `gateway`; OTEL_EVALS_CONFIG by default."),
-    ] = None,
+        Path,
+        typer.Option(envvar="OTEL_EVALS_CONFIG", help="YAML file with rules, destinations and `gateway`."),
+    ],
 ) -> None:
     """Receive OTLP from agents in any language, and score it."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Not of other libraries: LiteLLM and HTTP clients log each call at this level.
     logging.getLogger("otel_evals_gateway").setLevel(logging.INFO)
-    named = config or os.environ.get("OTEL_EVALS_CONFIG")
-    if not named:
-        raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
     with exit_on(command="gateway", extra="gateway"):
-        _run(Path(named))
+        _run(config)
 
 
 def _run(path: Path) -> None:

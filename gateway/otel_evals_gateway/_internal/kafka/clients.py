@@ -38,10 +38,10 @@ class _Rarely(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._next: dict[object, float] = {}
+        self._next: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind = record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
+        kind = record.getMessage().partition(" ")[0]
         now = time.monotonic()
         passes = now >= self._next.get(kind, 0.0)
         if passes:

@@ -14,9 +14,6 @@ from typing import NamedTuple
 from otel_evals.sdk.pipeline import Source
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
-_MOST_REPORTS = 2_000
-"""Reports from which no further trace is closed."""
-
 Partition = tuple[str, int]
 """Topic and number."""
 
@@ -125,9 +122,6 @@ class Reports(Source):
     def done(self, trace_id: str) -> bool:
         self._waiting.append(_Done(trace_id, time.monotonic(), self.scoring.engine.intake.put))
         return True
-
-    def capacity(self) -> float:
-        return max(0, _MOST_REPORTS - len(self._waiting))
 
     def handle(self) -> None:
         """Record finished traces."""

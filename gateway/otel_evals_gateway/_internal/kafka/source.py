@@ -64,8 +64,6 @@ class KafkaSource:
         self._dead_letters = DeadLetters(options)
         self._progress = Progress()
         self._clock = ReadingClock(time.time)
-        topics = options.topics
-        self._topics = [each for each in (topics.traces, topics.logs) if each]
         self._look_back = LookBack(self._consumer, config.limits.max_age)
         self._partitions = Partitions(self._consumer, self._progress, self._clock, self._look_back)
         self.reports = Reports(self._progress)
@@ -129,7 +127,7 @@ class KafkaSource:
 
     def _subscribe(self) -> None:
         callbacks = {"on_assign": self._assign, "on_revoke": self._revoke, "on_lost": self._lose}
-        self._consumer.subscribe(self._topics, **callbacks)
+        self._consumer.subscribe(list(self._messages.signals), **callbacks)
 
     def _run(self) -> None:
         self._subscribe()
