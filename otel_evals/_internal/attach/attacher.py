@@ -148,17 +148,34 @@ class Attacher:
             safely(lambda: spans.retry(opened.span, end_time), "an evaluation span could not be ended")
 
     def _emit_event(self, logger: Logger, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if isinstance(evaluation.outcome, Score | ScorerFailure):
-            more: Attributes = records.proposed_attributes(evaluation) if self._proposed else {}
-            for preset in self._presets:
-                try:
-                    more.update(preset.event_attributes(run, evaluation))
-                except BaseException as error:  # the event leaves without this preset's attributes
-                    log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
-            about = _about(run, evaluation)
-            named = about != evaluation.span_id
-            judged = judged_context(run, about) if named else _judged(opened, run, evaluation)
-            emit_event(logger, run, evaluation, about, judged, more)
+        if not isinstance(evaluation.outcome, Score | ScorerFailure):
+            return
+        more: Attributes = records.proposed_attributes(evaluation) if self._proposed else {}
+        for preset in self._presets:
+            try:
+                more.update(preset.event_attributes(run, evaluation))
+            except BaseException as error:  # the event leaves without this preset's attributes
+                log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
+        about = _about(run, evaluation)
+        more |= result_attributes(evaluation)  # a preset replaces none of these
+        if run.turns:
+            more.update(records.conversation_attributes(run))
+        for operation in run.operations:
+            if operation.span.span_id == about:
+                if operation.response_id is not None:
+                    more[semconv.GEN_AI_RESPONSE_ID] = operation.response_id
+                break
+        failed = isinstance(evaluation.outcome, ScorerFailure)
+        logger.emit(
+            LogRecord(
+                timestamp=evaluation.time,
+                observed_timestamp=evaluation.time,
+                context=_judged(opened if about == evaluation.span_id else None, run, about),
+                severity_number=SeverityNumber.WARN if failed else SeverityNumber.INFO,
+                event_name=semconv.GEN_AI_EVALUATION_RESULT,
+                attributes=more,
+            )
+        )
 
     def show(self, run: Run, evaluation: Evaluation) -> None:
         """Add the attributes of an evaluation that ended before its span did. Never raises."""
@@ -169,7 +186,7 @@ class Attacher:
 
 
 def _record(metrics: Metrics, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-    metrics.record(run, evaluation, None if opened is None else _judged(opened, run, evaluation))
+    metrics.record(run, evaluation, None if opened is None else _judged(opened, run, opened.span_id))
 
 
 def _end_span(spans: EvaluationSpans, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
@@ -197,10 +214,10 @@ def _about(run: Run, evaluation: Evaluation) -> str:
     return scored_span(run, evaluation) if named else evaluation.span_id
 
 
-def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
-    """Return the context of the judged span, or a check's current span, built on first use."""
+def _judged(opened: Opened | None, run: Run, span_id: str) -> Context:
+    """Return the context of this span, or of the one of an opened evaluation, built on first use."""
     if opened is None:
-        return judged_context(run, evaluation.span_id)
+        return judged_context(run, span_id)
     if opened.judged is None:
         opened.judged = judged_context(run, opened.span_id)
     return opened.judged
@@ -279,36 +296,3 @@ def _judges(score: Score) -> Attributes:
     if digests:
         attributes[semconv.CONTEXT_DIGEST] = digests[0]
     return attributes
-
-
-def emit_event(
-    logger: Logger,
-    run: Run,
-    evaluation: Evaluation,
-    about: str,
-    judged: Context,
-    more: Attributes,
-) -> None:
-    """Emit the evaluation event of a score or a failure in the context of the span that it is `about`.
-
-    Attributes that backends ask for, in `more`, replace none of the event's own.
-    """
-    attributes = {**more, **result_attributes(evaluation)}
-    if run.turns:
-        attributes.update(records.conversation_attributes(run))
-    for operation in run.operations:
-        if operation.span.span_id == about:
-            if operation.response_id is not None:
-                attributes[semconv.GEN_AI_RESPONSE_ID] = operation.response_id
-            break
-    failed = isinstance(evaluation.outcome, ScorerFailure)
-    logger.emit(
-        LogRecord(
-            timestamp=evaluation.time,
-            observed_timestamp=evaluation.time,
-            context=judged,
-            severity_number=SeverityNumber.WARN if failed else SeverityNumber.INFO,
-            event_name=semconv.GEN_AI_EVALUATION_RESULT,
-            attributes=attributes,
-        )
-    )

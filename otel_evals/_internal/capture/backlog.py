@@ -141,8 +141,6 @@ def _trace_of(item: Any) -> int | None:
         case CapturedSpan():
             context: Any = item.span.context
             return int(context.trace_id)
-        case RecordedSpan():
-            return int(item.span.trace_id, 16)
         case CapturedLog():
             return item.trace_id
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import logging
 import os
 import signal
@@ -19,7 +20,6 @@ from typing import Any
 _logger = logging.getLogger(__name__)
 _PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
 _Call = Callable[[], object]
-_hooked: list[_Call] = []
 
 
 class OneAtATime:
@@ -128,9 +128,12 @@ def register_exit_hook(shutdown: _Call) -> None:
     Imports nothing: a process that can end so has loaded the module in question.
     """
     _hook(shutdown)
-    if hasattr(os, "register_at_fork") and shutdown not in _hooked:
-        # Fork handlers cannot be removed, so each function has one.
-        _hooked.append(shutdown)
+    _hook_children(shutdown)
+
+
+@functools.cache  # fork handlers cannot be removed, so each function has one
+def _hook_children(shutdown: _Call) -> None:
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: _hook(shutdown))
 
 

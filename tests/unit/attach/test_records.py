@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
-from otel_evals._internal.attach.attacher import emit_event, result_attributes, span_attributes
+from otel_evals._internal.attach.attacher import Attacher, result_attributes, span_attributes
 from otel_evals._internal.attach.evaluation_spans import judged_context, judged_links
 from otel_evals._internal.attach.records import end_span, opening_attributes, proposed_attributes
 from otel_evals.model import (
@@ -69,7 +69,7 @@ def event(ended: Evaluation, run: Run = RUN) -> ReadableLogRecord:
     exporter = InMemoryLogRecordExporter()
     provider = LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    emit_event(provider.get_logger("t"), run, ended, ended.span_id, judged_context(run, ended.span_id), {})
+    Attacher(None, provider.get_logger("t"), None, None).attach(run, ended, None)
     (found,) = exporter.get_finished_logs()
     return found
 

@@ -22,14 +22,14 @@ def captured(**attributes: Any) -> CapturedSpan:
     return CapturedSpan(span, 0)
 
 
-def recorded(number: int) -> RecordedSpan:
-    return RecordedSpan(SpanRecord(trace_id=f"{number:032x}", span_id="2" * 16), 0)
+def logged(number: int) -> CapturedLog:
+    return CapturedLog(number, 2, SpanEvent(name="e"))
 
 
 def test_more_than_the_capacity_are_refused_and_their_traces_remembered() -> None:
     backlog = Backlog(3, 10**6)
     assert backlog.free == 3
-    assert [backlog.admits(recorded(n), waiting=n) for n in range(5)] == [True, True, True, False, False]
+    assert [backlog.admits(logged(n), waiting=n) for n in range(5)] == [True, True, True, False, False]
     assert (backlog.refused, list(backlog.traces)) == (2, [3, 4])
 
 
@@ -57,7 +57,7 @@ def test_there_is_no_room_for_requests_once_the_bytes_are_there() -> None:
 def test_nothing_is_taken_once_it_is_closed() -> None:
     backlog = Backlog(10, 10**6)
     backlog.close()
-    assert (backlog.free, backlog.admits(recorded(1), 0), backlog.refused) == (0, False, 1)
+    assert (backlog.free, backlog.admits(logged(1), 0), backlog.refused) == (0, False, 1)
 
 
 @pytest.mark.parametrize(
