@@ -7,6 +7,8 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,6 +24,12 @@ from tests.support.waits import SECONDS, eventually
 
 @scorer(version="1", inline=True)
 def one(run: Run) -> float:
+    return 1.0
+
+
+@scorer(version="1")
+async def waits(run: Run) -> float:
+    await asyncio.sleep(0.05)
     return 1.0
 
 
@@ -93,25 +101,35 @@ def test_what_a_blocked_thread_never_took_is_logged_and_counted_once_it_goes_on(
     assert ended(app).seen == 101
 
 
-def test_runs_sent_while_it_ends_are_counted_or_refused() -> None:
-    """A thread of the application goes on: each run ends as one, or as spans that were refused."""
-    stop, sent = threading.Event(), [0]
-    app = App(slow(0.0005), grace=0.0)
+@contextmanager
+def traffic(app: App) -> Iterator[list[str]]:
+    """Runs of another thread, which has sent some already; yields their trace ids."""
+    stop, sent = threading.Event(), list[str]()
 
     def send() -> None:
         while not stop.is_set():
-            app.run()
-            sent[0] += 1
+            sent.append(app.run())
+            time.sleep(0.005)
 
     sender = threading.Thread(target=send)
     sender.start()
-    time.sleep(0.05)
-    app.pipeline.shutdown(20)
-    ended(app)
+    time.sleep(0.1)
+    yield sent
     stop.set()
     sender.join()
+
+
+@pytest.mark.parametrize("timeout", [20, 20_000])
+def test_runs_sent_while_it_ends_are_counted_or_refused(timeout: int) -> None:
+    """A thread goes on, and is not waited for: each run ends as one, or as spans that were refused."""
+    app = App(Rule(waits, concurrency=100), grace=0.0)
+    with traffic(app) as sent:
+        began = time.monotonic()
+        app.pipeline.shutdown(timeout)
+        took = time.monotonic() - began
     stats = ended(app)
-    assert 0 <= sent[0] - stats.seen <= stats.losses.get("root_not_ended_at_shutdown", 0)
+    assert 0 <= len(sent) - stats.seen <= stats.losses.get("root_not_ended_at_shutdown", 0)
+    assert took < 10
 
 
 def test_spans_that_end_after_the_provider_was_shut_down_are_counted_and_logged_once(
@@ -144,24 +162,9 @@ def test_endless_timeouts_end_when_everything_is_scored(endless: float) -> None:
 
 
 def test_flushes_end_under_traffic_and_release_only_what_ended_before() -> None:
-    @scorer(version="1")
-    async def waits(run: Run) -> float:
-        await asyncio.sleep(0.05)
-        return 1.0
-
-    app, stop = App(Rule(waits, concurrency=100)), threading.Event()
-
-    def send() -> None:
-        while not stop.is_set():
-            app.run()
-            time.sleep(0.005)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    time.sleep(0.1)
-    done = [app.pipeline.force_flush(5_000) for _ in range(3)]
-    stop.set()
-    sender.join()
+    app = App(Rule(waits, concurrency=100))
+    with traffic(app):
+        done = [app.pipeline.force_flush(5_000) for _ in range(3)]
     app.settle()
     assert done == [True] * 3
     assert all("otel_evals.score.waits" in (span.attributes or {}) for span in app.spans())

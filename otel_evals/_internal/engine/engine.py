@@ -150,7 +150,7 @@ class Engine(Stages):
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
         """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
         trace = trace_id_of(trace_id)
-        if self.thread.started and self.thread.waiting:
+        if self.thread.waiting:
             self.run(self.drained, 1.0)
         waiting = self.gatherer.waiting(trace)
         logged = self.ledger.trace_log.get(trace)
@@ -263,10 +263,10 @@ class Engine(Stages):
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self._read_until)
-        more = done = True
-        while more and done:  # a gatherer may close only as many runs as fit in the destinations' queues
+        rounds, done = 1 + ending, True  # the last one is for runs that end during the first
+        while rounds and done:
             # Infinity closes every run whose root has ended, without waiting for its grace period.
-            more = self._score_due(inf)
+            self._score_due(inf)
             done = await self.scorer.settled(deadline - time.monotonic())
             while ending and done and self.conversations.waiting:
                 # In rounds within the capacity: the queues would drop what exceeds it.
@@ -274,7 +274,8 @@ class Engine(Stages):
                 done = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
             done = await self._deliveries.flush(deadline - time.monotonic()) and done
-            more = ending and (more or bool(self.scorer.open))  # otherwise, traffic may go on for ever
+            # A gatherer closes only as many runs as fit in the queues; traffic may go on for ever.
+            rounds -= not (ending and self.gatherer.waits)
         if self._left is not None:
             self._left.poll(pause=0.0)  # the process may end without a further moment
         return done

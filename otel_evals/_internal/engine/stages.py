@@ -159,8 +159,8 @@ class Stages:
         # The last bound is for the source's traces: their pause has no due time here.
         return min(next_run, next_conversation, now + _TICK_SECONDS)
 
-    def _score_due(self, now: float) -> bool:
-        """Score the runs that are complete; returns False if none was."""
+    def _score_due(self, now: float) -> None:
+        """Score the runs that are complete."""
         groups = self.gatherer.close_due(now) if self.gatherer.next_close <= now else []
         for group in groups:
             # Asked for each group: reading a long backlog may outlast a shutdown.
@@ -175,7 +175,6 @@ class Stages:
         # Their traces closed earlier: a new group has their spans, which are held and have to be released.
         for run in uncontinued:
             self._score_group([run], group_of([run]))
-        return bool(groups or uncontinued)
 
     def _read(self, group: SpanGroup) -> tuple[list[Run], SpanGroup]:
         """Read the runs in a group of spans, and join them with those that they continue. Never raises."""
