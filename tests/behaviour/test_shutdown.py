@@ -175,12 +175,14 @@ def test_flushing_and_shutting_down_are_safe_at_any_time() -> None:
 
     @scorer(version="1")
     def flushes(run: Run) -> bool:
+        otel_evals.configure(rules=[one], tracer_provider=app.provider)  # would end this very scorer
         return app.pipeline.force_flush(500)
 
     app = App(flushes)
     assert app.pipeline.force_flush()
     app.run()
     app.settle()
+    assert otel_evals.stats().rules["flushes"].scored == 1
     app.pipeline.shutdown(500)
     app.pipeline.shutdown(500)
     assert app.pipeline.force_flush() is False

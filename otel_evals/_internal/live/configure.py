@@ -47,6 +47,7 @@ from otel_evals._internal.live.providers import (
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.scorers.kit.isolation import is_child
+from otel_evals._internal.trust.marks import is_marked
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def configure(
     Spans are captured from the given tracer provider or the global one, and its exporters are wrapped to add
     scores to judged spans. If no provider is set, providers are created; they export by OTLP if
     `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. A library may set its own later, which
-    is then scored instead. Each call replaces the configuration.
+    is then scored instead. Each call replaces the configuration; a scorer's has no effect.
 
     Args:
         rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
@@ -122,6 +123,9 @@ def install(
     given = Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
     if is_child():  # a scorer's process imports the module that configures, if scorers are defined there
         config = Config()
+    if _pipeline is not None and is_marked(None):  # it would end the scorer that it waits for
+        _logger.warning("configure() has no effect inside a scorer")
+        return _pipeline
     with _lock, mistakes_reported():
         # First: if one is wrong, the current pipeline continues.
         used = make_missing(given, _made)
