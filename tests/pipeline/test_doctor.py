@@ -151,11 +151,12 @@ BROKEN: dict[str, Broken] = {
         "tracer_provider=the one that your agent's spans come from",
     ),
     "the agent has another provider": Broken(
-        "P = provider()\ntrace.set_tracer_provider(provider())\n"
+        "P, Q = provider(), provider()\ntrace.set_tracer_provider(provider())\n"
+        "otel_evals.configure(rules=[answered()], tracer_provider=Q)\n"  # as a cell that is run again
         "otel_evals.configure(rules=[answered()])\nrun(P.get_tracer('app'))",
         "P = provider()\ntrace.set_tracer_provider(provider())\n"
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun(P.get_tracer('app'))",
-        "this process has another tracer provider, which is not scored: InMemorySpanExporter",
+        "another tracer provider, which is not scored: InMemorySpanExporter, InMemorySpanExporter",
         "configure(tracer_provider=PROVIDER)",
     ),
     "head sampler": Broken(
@@ -282,6 +283,7 @@ from opentelemetry import trace
 from otel_evals.scorers import answered
 otel_evals.configure(rules=[answered()], no_traffic_after=%s)
 """
+OTHER = "trace.get_tracer('http.server').start_span('GET /').end()\n"
 WAIT = "[each.join() for each in threading.enumerate() if each.name == 'otel-evals-no-traffic']"
 
 
@@ -323,5 +325,11 @@ def test_an_application_without_traffic_is_not_warned_about(imports: str) -> Non
 
 @pytest.mark.slow
 def test_spans_of_other_libraries_are_named() -> None:
-    (line,) = logged("", then="trace.get_tracer('http.server').start_span('GET /').end()")
+    (line,) = logged("", then=OTHER)
     assert "sample, only of http.server" in line
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_is_not_warned_about() -> None:
+    begun = "run = trace.get_tracer('app').start_span('a', attributes={'gen_ai.operation.name': 'chat'})\n"
+    assert logged("", 0.1, f"{begun}{OTHER}{WAIT}") == []

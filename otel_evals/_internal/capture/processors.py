@@ -200,6 +200,11 @@ class CaptureSpans(SpanProcessor):
     def remote(self) -> Counter[str]:
         return self._foreign.counts
 
+    @property
+    def in_run(self) -> bool:
+        """True while a span is open that a convention claims."""
+        return any(span is not None and self._claims(span) for span in list(self._open.values()))
+
     def reset(self) -> None:
         """Forget all open spans: in a forked child they belong to the parent process."""
         self._open.clear()

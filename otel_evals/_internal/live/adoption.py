@@ -257,9 +257,9 @@ def owners_of(provider: Any) -> list[Any]:
     return list(getattr(getattr(unwrapped(provider), _MARK, None), "owners", ()))
 
 
-def is_adopted(provider: Any) -> bool:
-    """Return True if the provider's spans are captured, or were in an earlier configuration."""
-    return hasattr(unwrapped(provider), _MARK)
+def is_captured(provider: Any) -> bool:
+    """Return True if the provider's spans are captured now."""
+    return getattr(getattr(unwrapped(provider), _MARK, None), "front", None) is not None
 
 
 def same_provider(one: Any, other: Any) -> bool:

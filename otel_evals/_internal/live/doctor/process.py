@@ -18,7 +18,7 @@ from otel_evals._internal.live.adoption import (
     Described,
     describe,
     exporters_in,
-    is_adopted,
+    is_captured,
     same_provider,
 )
 from otel_evals._internal.live.doctor.examine import SPANS, Finding, fine, note, problem
@@ -78,7 +78,7 @@ def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
     cause = next((finding for finding in found if finding.status == "problem"), None)
     # Without any span, an agent without a framework may be idle.
     if cause is None or (cause.fix == _BY_HAND and not pipeline.conventions.unclaimed()):
-        _logger.info("otel-evals saw no run %s, and no span of an agent or a model", when)
+        _logger.info("otel-evals saw no run %s", when)
     else:
         fix = cause.fix.replace("\nor ", ", or ").replace("\n", " and ")
         _logger.warning("otel-evals saw no run %s: %s; fix: %s", when, cause.text, fix)
@@ -158,12 +158,12 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
 
 def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
     seen, unclaimed = pipeline.stats().seen, pipeline.conventions.unclaimed()
-    claimed = pipeline.conventions.claimed()
+    claimed = ", ".join(pipeline.conventions.claimed())
+    names = claimed or "unnamed instrumentations"
     if seen:
-        names = ", ".join(claimed) or "unnamed instrumentations"
         yield fine(SPANS, f"{counted(seen, 'run')} seen, from {names}")
-    elif claimed:
-        text = f"spans of {', '.join(claimed)} were seen, but no run: no root span has ended"
+    elif claimed or pipeline.spans.in_run:
+        text = f"spans of {names} were seen, but no run: no root span has ended"
         yield note(SPANS, text, "wait, or end the process")
     else:
         scopes = f", only of {', '.join(unclaimed)}" if unclaimed else ""
@@ -191,10 +191,12 @@ def _not_scored(used: Providers) -> list[str]:
     """Return the SDK's tracer providers that spans may go to instead, each with its exporters."""
     providers = [each for each in gc.get_objects() if issubclass(type(each), TracerProvider)]
     return [
-        " and ".join(type(e).__name__ for *_, e, _ in exporters_in(each._active_span_processor))
+        " and ".join(
+            type(getattr(e, "_own", e)).__name__ for *_, e, _ in exporters_in(each._active_span_processor)
+        )
         or "without an exporter"
         for each in providers
-        if not is_adopted(each) and each is not used.evaluations
+        if not is_captured(each) and each is not used.evaluations
     ]
 
 
