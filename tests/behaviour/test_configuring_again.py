@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import otel_evals
 from otel_evals import Run, ScoredRun, scorer
@@ -70,6 +72,8 @@ def test_answers_are_checked_while_it_is_configured_again() -> None:
 
     otel_evals.configure(rules=[slow], tracer_provider=provider, grace=0.0)
     agent_run(tracer)
+    exported = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
     again = threading.Thread(target=lambda: otel_evals.configure(rules=[whole], tracer_provider=provider))
     again.start()
     reasons = set()
@@ -77,6 +81,12 @@ def test_answers_are_checked_while_it_is_configured_again() -> None:
         agent_run(tracer, during=lambda _: reasons.add(otel_evals.check_sync(whole).reason))
     assert "not_configured" not in reasons
     assert None in reasons, "there were verdicts"
+    assert otel_evals.force_flush()
+    attributes = [
+        s.attributes or {} for s in exported.get_finished_spans() if s.name == "invoke_agent support"
+    ]
+    # The run that was open at the change is judged by neither.
+    assert sum("otel_evals.score.whole" not in each for each in attributes) <= 1
 
 
 def test_runs_that_the_journal_has_are_delivered_by_the_next_configuration(tmp_path: Path) -> None:

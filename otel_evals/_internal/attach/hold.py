@@ -178,8 +178,6 @@ class Hold(Generic[_Item]):
         self._next_sweep = 0.0
         self.next_look = 0.0
         """When `release` has something to return without a change, in `time.monotonic` seconds."""
-        self.passed_unheld = 0
-        """Judged spans that found no capacity."""
         self.clear()
         scores.listen(self._wake)
 
@@ -194,11 +192,8 @@ class Hold(Generic[_Item]):
         return len(self._held)
 
     def has_capacity(self, size: int, count: int = 1) -> bool:
-        """Return True if so many more may be held; count them otherwise."""
-        if len(self._held) + count <= self._limit and self._bytes + size <= self._max_bytes:
-            return True
-        self.passed_unheld += count
-        return False
+        """Return True if so many more may be held."""
+        return len(self._held) + count <= self._limit and self._bytes + size <= self._max_bytes
 
     def put(self, key: Key, item: _Item, end_time: int) -> bool:
         """Hold an item until its scores are complete; returns False if it must pass."""

@@ -88,11 +88,6 @@ class ScoringSpanExporter(SpanExporter):
         """Number of spans held now."""
         return len(self._hold)
 
-    @property
-    def passed_unheld(self) -> int:
-        """Judged spans that were not held: the limit was reached, or no thread could be started."""
-        return self._hold.passed_unheld
-
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         passing = [each for span in spans if (each := self._pass_or_hold(span)) is not None]
         return self._send(passing) if passing else SpanExportResult.SUCCESS
@@ -161,7 +156,6 @@ class ScoringSpanExporter(SpanExporter):
                 thread.start()
             except RuntimeError:  # no thread can be had, at the moment or any more
                 self._thread = None
-                self._hold.passed_unheld += 1
                 return False
         return True
 
@@ -212,18 +206,25 @@ class AdoptedExporter(SpanExporter):
         self._own = exporter
         self._held: ScoringSpanExporter | None = None
         self._leaving: ScoringSpanExporter | None = None
-        """A stopped hold that still has spans, because its exporter is slow."""
-
-    @property
-    def holds(self) -> bool:
-        return self._held is not None
+        """The hold of an earlier pipeline, which has spans that wait for their scores or a slow exporter."""
 
     def hold_by(self, hold: Callable[[SpanExporter], ScoringSpanExporter] | None) -> None:
-        """Hold spans for their scores by what `Pipeline.hold` makes; None stops holding."""
-        last = self._held or self._leaving
-        self._leaving = None if last is None or last.stop(_RELEASE_SECONDS) else last
-        # A new hold exports through the one that still leaves: exporters need not be thread-safe.
+        """Hold spans for their scores by what `Pipeline.hold` makes; None stops holding.
+
+        A new hold exports through the last one until `settle`: exporters need not be thread-safe.
+        """
+        self._leaving = self._held or self._leaving
         self._held = None if hold is None else hold(self._leaving or self._own)
+        if hold is None:
+            self.settle()
+
+    def settle(self) -> None:
+        """Stop the last hold, which stays for now if its exporter is slow."""
+        last = self._leaving
+        if last is not None and last.stop(_RELEASE_SECONDS):
+            self._leaving = None
+            if self._held is not None:
+                self._held._exporter = last._exporter
 
     @property
     def _next(self) -> SpanExporter:
@@ -256,12 +257,14 @@ def _with(span: ReadableSpan, scores: Mapping[str, Any]) -> ReadableSpan:
     bounded = BoundedAttributes(attributes={**kept, **scores})
     bounded.dropped = span.dropped_attributes
     changed: Any = copy.copy(span)  # with all that the SDK's spans have
-    changed._attributes = bounded
+    changed._attributes, changed._otel_evals_written = bounded, True
     return changed  # type: ignore[no-any-return]
 
 
 def _is_own(span: ReadableSpan) -> bool:
-    """Return True for a span of an evaluation, or inside a scorer, which has names of ours."""
+    """Return True for a span of an evaluation, inside a scorer, or with scores: it has names of ours."""
+    if hasattr(span, "_otel_evals_written"):  # the hold of a later configuration is in front of this one
+        return True
     scope, context = span.instrumentation_scope, span.context
     if (scope is not None and scope.name == semconv.SCOPE_NAME) or context is None:
         return True

@@ -137,10 +137,16 @@ class _Adopted:
         self._composite._span_processors = tuple(others) if front is None else (front.spans, *others)
 
     def hold(self, front: Pipeline | None) -> None:
-        """Hold the exporters' spans for the scores of this pipeline; None lets them pass."""
-        self._holder = None if front is None else front.hold
+        """Hold the exporters' spans for the scores of this pipeline; None lets them pass.
+
+        The hold of an earlier pipeline stays until the second call.
+        """
+        last, self._holder = self._holder, None if front is None else front.hold
         for exporter in self.exporters:
-            exporter.hold_by(self._holder)
+            if self._holder == last:
+                exporter.settle()
+            else:
+                exporter.hold_by(self._holder)
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)
@@ -194,27 +200,20 @@ def adopt(provider: Any, front: Pipeline, *, wrap: bool) -> list[str]:
     if adopted is None:
         adopted = _Adopted(provider)
         setattr(provider, _MARK, adopted)
-    adopted.capture(front)
+    # Before the capture: what it announces is held.
     adopted.hold(front if wrap else None)
-    if not wrap:
-        return []
-    wrapped = [adopted.wrap(processor) for processor in adopted.others()]
-    return [] if any(wrapped) else [type(each).__name__ for each in adopted.others() if _sees_ends(each)]
-
-
-def capture(provider: Any, front: Pipeline) -> None:
-    """Capture an adopted provider's spans for another pipeline; its exporters still hold for the last one."""
-    adopted = getattr(unwrapped(provider), _MARK, None)
-    if adopted is not None:
-        adopted.capture(front)
+    others = adopted.others()
+    wrapped = [adopted.wrap(processor) for processor in others if wrap]
+    adopted.capture(front)
+    return [] if any(wrapped) or not wrap else [type(each).__name__ for each in others if _sees_ends(each)]
 
 
 def release(provider: Any, front: Pipeline) -> None:
-    """Let a provider's exporters go, and its spans, unless another pipeline captures them already."""
+    """Let a provider's spans and exporters go, unless another pipeline has them already."""
     adopted = getattr(unwrapped(provider), _MARK)
-    adopted.hold(None)
     # Configuring again lets the new pipeline capture before the old one is released.
     if adopted.front is front:
+        adopted.hold(None)
         adopted.capture(None)
 
 
@@ -242,8 +241,9 @@ def describe(provider: Any) -> list[Described]:
         nothing = [(None, "", None, None)] if _sees_ends(processor) else []
         places = exporters_in(processor) or nothing
         for exporter in {id(each): each for *_, each, _ in places}.values():
-            own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
-            held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
+            own, held = exporter, isinstance(exporter, ScoringSpanExporter)
+            if isinstance(exporter, AdoptedExporter):
+                own, held = exporter._own, exporter._held is not None
             name = "" if own is None else type(own).__name__
             found.append(Described(processor=type(processor).__name__, exporter=name, held=held))
     return found

@@ -22,7 +22,6 @@ from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.live.adoption import (
     adopt,
     adopt_logs,
-    capture,
     describe,
     owners_of,
     release,
@@ -166,7 +165,7 @@ def _replace(built: Pipeline, used: Providers) -> None:
         built.engine.ignore_runs_before(time.time_ns())  # the current one has some of their spans
         for tracers in _attached:
             if same_provider(tracers, used.tracers):
-                capture(tracers, built)
+                adopt(tracers, built, wrap=_wraps(built.config))
         if used.loggers is _used.loggers:
             adopt_logs(used.loggers, built)
     _stop(None, built)
@@ -179,9 +178,12 @@ def _log_start(built: Pipeline) -> None:
     _logger.info("%s; scores are added to the spans of %s", built.engine.summary(), exporters)
 
 
+def _wraps(config: Config) -> bool:
+    return config.span_attributes and config.wrap_exporters
+
+
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
-    wraps = built.config.span_attributes and built.config.wrap_exporters
-    without = adopt(tracers, built, wrap=wraps)
+    without = adopt(tracers, built, wrap=_wraps(built.config))
     _attached.append(tracers)
     if without:
         found = ", ".join(without)
