@@ -156,7 +156,7 @@ def of_who_and_when(folder: Path) -> Iterator[Failure]:
         history = case["history"]
         yield Failure(
             f"Who&When, {path.parent.name.lower()}",
-            log(history),
+            log(history, case["question"]),
             [*map(agent_of, history)],
             int(case["mistake_step"]),
             in_log(history),
@@ -169,12 +169,13 @@ def agent_of(message: Mapping[str, Any]) -> str:
     return message.get("name") or str(message["role"]).partition(" (")[0]
 
 
-def log(history: Sequence[Mapping[str, Any]]) -> Run:
+def log(history: Sequence[Mapping[str, Any]], question: str = "") -> Run:
     """A run with one operation for each message."""
-    return run_of(
+    steps = [
         operation(n, OperationKind.AGENT, agent_of(m), output_messages=(text("assistant", m["content"]),))
         for n, m in enumerate(history)
-    )
+    ]
+    return run_of(steps, input_messages=(text("user", question),) if question else ())
 
 
 def conversation(messages: Sequence[Mapping[str, Any]]) -> Run:
@@ -250,7 +251,7 @@ async def judge_all(cases: Sequence[Failure], judge: Any, at_once: int) -> None:
 
     async def one(case: Failure) -> None:
         async with turns:
-            found = await outcome(failure_step(judge), case.run)
+            found = await outcome(failure_step(judge, assume_failed=True), case.run)
             named = found.span_id if isinstance(found, Score) else None
             case.pointed[JUDGES[0]] = int(named, 16) if named else None
             case.guessed = found.label if isinstance(found, Score) else None

@@ -180,7 +180,7 @@ def about(example: Example) -> Row:
 
 
 async def of_failure(case: failures.Failure, judge: Any) -> Row:
-    scorer = built_in.failure_step(judge)
+    scorer = built_in.failure_step(judge, assume_failed=True)
     found = await failures.outcome(scorer, case.run)
     named = getattr(found, "span_id", None)
     step = int(named, 16) if named else None

@@ -156,12 +156,13 @@ def failure_step(
     model: Judge | str,
     *,
     categories: Mapping[str, str] | None = None,
+    assume_failed: bool = False,
     id: str = "failure_step",
 ) -> StepScorer[list[RunStep], Any]:
     """The step with the decisive mistake of a run that failed, the kind of mistake and the reason.
 
     The decisive mistake is the first one that was not put right and without which the run could have
-    succeeded. Inputs, such as the task, cannot be blamed.
+    succeeded. Inputs, such as the task, cannot be blamed, unless a later one misled the agent.
 
     Range: 0 if the run failed, else 1; higher is better. Label: the category, or `none`.
     Formula: the judge decides. `Score.span_id` is the span of the step; the score's event, and scores in
@@ -173,8 +174,9 @@ def failure_step(
     Args:
         categories: descriptions of the kinds of failures by name, the first that fits comes first. By default
             guardrail_triggered, system_failed, call_invalid, request_unsupported, request_unclear,
-            result_misread, information_invented, instruction_not_followed, goal_missed and other, after
+            goal_missed, result_misread, information_invented, instruction_not_followed and other, after
             AgentRx (Microsoft, 2026).
+        assume_failed: tells the judge that the run failed, as another score or a user says.
 
     Raises:
         ConfigError: there are no categories, or the judge cannot be used.
@@ -189,8 +191,8 @@ def failure_step(
         return names.get(normalise_word(said), said)
 
     # Empty too: a run that did not fail has no category.
-    known: Any = Annotated[Literal[("", *categories)], BeforeValidator(word)]
-    form = create_model("FailureReply", __base__=judgement("failure_step").reply, category=(known, ""))
+    category: Any = Annotated[Literal[("", *categories)], BeforeValidator(word)]
+    form = create_model("FailureReply", __base__=judgement("failure_step").reply, category=(category, ""))
 
     def slots(params: AnyParams) -> Slots:
         steps = [f"{step.title}\n{step.text}" for step in params.results.preprocess]
@@ -198,7 +200,7 @@ def failure_step(
 
     def check(params: AnyParams, reply: Any) -> str | None:
         if not reply.failed:
-            return None
+            return "the run did fail: name the step" if assume_failed else None
         if not 1 <= reply.step <= len(params.results.preprocess):
             return f"there is no step {reply.step}; the last one is {len(params.results.preprocess)}"
         return None if reply.category else "the category is not one of the list"
@@ -217,7 +219,8 @@ def failure_step(
 
     asked: dict[str, Any] = {"slots": slots, "score": score, "check": check, "changes": {"reply": form}}
     # The categories are a part of the scorer's version.
-    scorer = build("failure_step", model, id=id, options={"categories": dict(categories)}, **asked)
+    name = "known_failure" if assume_failed else "failure_step"
+    scorer = build(name, model, id=id, options={"categories": dict(categories)}, **asked)
     return scorer.preprocess(lambda params: _steps(params.run))
 
 

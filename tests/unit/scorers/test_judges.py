@@ -375,6 +375,18 @@ def test_a_run_without_a_failure_is_about_no_step() -> None:
     assert score.explanation == "It was answered."
 
 
+def test_a_run_that_is_said_to_have_failed_has_a_step_that_made_it_fail() -> None:
+    fine = {"failed": False, "reason": "It was answered."}
+    assert scored("failure_step", [fine, READ_WRONGLY], STEPPED, assume_failed=True).span_id == span_id(4)
+    assert "Decide whether the run" not in asked_about("failure_step", STEPPED, assume_failed=True).prompt
+
+
+def test_a_question_that_no_operation_has_is_the_first_step() -> None:
+    run = a_run(user="Why?", operations=STEPPED.operations)
+    assert '1. "user\\nmessage:\\nuser: Why?"' in asked_about("failure_step", run).prompt
+    assert scored("failure_step", {**READ_WRONGLY, "step": 5}, run).span_id == span_id(4)
+
+
 @pytest.mark.parametrize("wrong", [{"step": 0}, {"step": 5}, {"category": ""}])
 def test_a_step_or_category_that_does_not_exist_is_asked_for_again(wrong: dict[str, Any]) -> None:
     assert scored("failure_step", [{**READ_WRONGLY, **wrong}, READ_WRONGLY], STEPPED).span_id == span_id(4)

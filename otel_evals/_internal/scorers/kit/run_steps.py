@@ -31,6 +31,10 @@ def run_steps(run: Run) -> list[RunStep]:
         return [*_of_fields(run)]
     messages = _NewMessages()
     steps = [*_of_operations(run, messages)]
+    # The user's words may stand elsewhere than at an operation.
+    asked = messages.of(run.input_messages)[0]
+    if asked:
+        steps.insert(0, _step("user", {"message": asked}))
     # The output of an operation with others below is left out: no other may have shown the answer.
     if run.output and not messages.shown(run.output):
         steps.append(_step("answer", {"output": run.output}, run.root_span_id))
