@@ -142,6 +142,8 @@ def open_file(path: str) -> Iterator[BufferedReader]:
     """Open a file decompressed; `-` is standard input."""
     try:
         raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
+    except IsADirectoryError as error:
+        raise ConfigError(path, "is a folder: name the files in it") from error
     except OSError as error:
         raise ConfigError(path, f"cannot be read: {error.strerror or error}") from error
     reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))

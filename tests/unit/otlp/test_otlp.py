@@ -254,9 +254,10 @@ def test_the_lost_end_of_a_file_costs_no_other(tmp_path: Path, indent: int | Non
     assert len(told) == 1
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        list(read_traces([str(tmp_path / "none")]))
+@pytest.mark.parametrize(("name", "problem"), [("none", "cannot be read"), ("", "is a folder: name")])
+def test_what_is_no_file_is_refused(name: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        list(read_traces([str(tmp_path / name)]))
 
 
 @pytest.mark.parametrize(
