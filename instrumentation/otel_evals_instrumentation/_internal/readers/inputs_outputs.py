@@ -37,7 +37,7 @@ from otel_evals_instrumentation._internal.readers.values import (
 from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, first_count
 
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
-_NO_MESSAGES: tuple[Any, ...] = ("", "[]", "{}", [], ())
+_NO_MESSAGES: tuple[Any, ...] = ("", "null", "[]", "{}", [], ())
 """Values of an attribute for messages that were recorded, and were none."""
 _NOWHERE = ("", None)
 _LONGEST_CACHED = 50_000
