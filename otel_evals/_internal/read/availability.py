@@ -165,7 +165,7 @@ def _is_silent(states: Mapping[str, set[Availability]]) -> bool:
 
 
 # Within a string of JSON, quotes have backslashes in front.
-_FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.IGNORECASE)
+_FINISH = re.compile(r'["\'](?:finish|stop|block)_?reason\\*["\']: ?\\*["\']([^"\'\\]+)', re.IGNORECASE)
 
 
 _FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason")

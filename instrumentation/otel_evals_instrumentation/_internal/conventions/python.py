@@ -108,7 +108,7 @@ def litellm() -> SpanConvention:
             provider="gen_ai.provider.name gen_ai.system SpanAttributes.LLM_SYSTEM",
             input_tokens="gen_ai.usage.input_tokens SpanAttributes.LLM_USAGE_PROMPT_TOKENS",
             output_tokens="gen_ai.usage.output_tokens SpanAttributes.LLM_USAGE_COMPLETION_TOKENS",
-            conversation_id="metadata.session_id metadata.requester_metadata.session_id litellm.trace_id",
+            conversation_id="metadata.session_id litellm.trace_id",
             user_id="llm.user metadata.user_id metadata.user_api_key_end_user_id",
             agent_name="metadata.agent_name",
         ),
@@ -119,15 +119,14 @@ def litellm() -> SpanConvention:
 
 def _litellm_kind(span: SpanRecord) -> OperationKind | None:
     names = ("SpanAttributes.LLM_REQUEST_TYPE", "SpanAttributes.LLM_REQUEST_MODEL")
-    raw = (_raw(span.attributes, "messages"), _raw(span.attributes, "choices"))
-    is_model = not span.attributes.keys().isdisjoint(names) or any(raw)
+    is_model = not span.attributes.keys().isdisjoint(names) or _raw(span.attributes, "messages", "choices")
     return OperationKind.INFERENCE if is_model else None
 
 
-def _raw(attributes: Mapping[str, Any], name: str) -> str:
-    """Return the key `llm.<provider>.<name>` of a raw request, empty if there is none."""
-    end = "." + name
-    return next((k for k in attributes if k[:4] == "llm." and k.endswith(end) and k.count(".") == 2), "")
+def _raw(attributes: Mapping[str, Any], *names: str) -> str:
+    """Return the key `llm.<provider>.<name>` of a raw request with one of these names, or an empty text."""
+    named = (key for key in attributes if key[:4] == "llm." and key.count(".") == 2)
+    return next((key for key in named if key.rpartition(".")[2] in names), "")
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
@@ -138,10 +137,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     ):
         if reader.fields.get(side + "_messages"):
             continue
-        key = next(filter(None, (_raw(attributes, name) for name in names)), "")
+        key = _raw(attributes, *names)
         messages = read_messages(_value(attributes.get(key)), role)
         if messages:
             reader.set_messages(side, messages, key)
+    reader.offer_metadata(_value(attributes.get("metadata.requester_metadata")))
     reader.offer("response_id", attributes.get(_raw(attributes, "id")))
     reader.offer("response_model", attributes.get(_raw(attributes, "model")))
     reader.offer_usage(_value(attributes.get(_raw(attributes, "usage"))))

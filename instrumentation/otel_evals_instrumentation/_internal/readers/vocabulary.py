@@ -57,10 +57,11 @@ OPERATIONS = kinds(
     agent="agent invoke_agent handle_conversation_turn start_thread_run process_thread_run",
     workflow="workflow",
     tool="execute_tool tool",
-    retrieval="retrieval retrieve vector_db_retrieve vector_search rerank search_memory",
-    embedding="embeddings embedding",
+    # LiteLLM's asynchronous calls have an `a` before their names.
+    retrieval="retrieval retrieve vector_db_retrieve vector_search rerank arerank search_memory",
+    embedding="embeddings embedding aembedding",
     # Speech synthesis and transcription ask no model.
-    other="speech text_to_speech tts transcription speech_to_text stt",
+    other="speech aspeech text_to_speech tts transcription atranscription speech_to_text stt",
 )
 
 
