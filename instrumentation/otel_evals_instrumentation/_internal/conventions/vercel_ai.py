@@ -54,7 +54,7 @@ def vercel_ai() -> SpanConvention:
             response_id="gen_ai.response.id ai.response.id",
             finish="gen_ai.response.finish_reasons ai.response.finishReason ai.finishReason",
             input_tokens="""
-                gen_ai.usage.input_tokens ai.usage.inputTokens ai.usage.promptTokens
+                gen_ai.usage.input_tokens ai.usage.inputTokens ai.usage.promptTokens ai.usage.tokens
                 stream.usage.inputTokens generateText.usage.inputTokens streamText.usage.inputTokens
                 streamObject.usage.inputTokens generateObject.usage.inputTokens
             """,
@@ -93,7 +93,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
     # `ai.generateText.doGenerate` is the model call inside of `ai.generateText`.
-    if ".do" in operation:
+    if operation.endswith((".doGenerate", ".doStream")):
         return OperationKind.INFERENCE
     return OperationKind.AGENT if operation.startswith(("ai.generate", "ai.stream")) else OperationKind.OTHER
 
