@@ -171,7 +171,10 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         """Return the operation with the system instructions, the one with the question rather than others."""
         question = self._question()
         asked = question.operation if question else self._root
-        return next((o for o in (self._root, asked, *self._operations) if o.system_instructions), None)
+        # An agent that is called as a tool has its own.
+        tools = frozenset([o.span_id for o in self._operations if o.kind is OperationKind.TOOL])
+        own = outside(tools, self._speaking(), self._above)
+        return next((o for o in (self._root, asked, *own) if o.system_instructions), None)
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return self._part(Recovery._find_calls, self)
