@@ -130,14 +130,14 @@ GEN_AI = AttributeNames(
         gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
         gen_ai.prompt_json gen_ai.request.messages
         input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs
-        judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.* inputs
+        judgment.input confident.span.input honeyhive_inputs.* ag.data.inputs.* inputs confident.trace.input
     """,
     output="""
         gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
         gen_ai.completion.content gen_ai.completion_json gen_ai.response.messages gen_ai.response.text
         output events llm.output_messages.* output.value
         langfuse.observation.output mlflow.spanOutputs judgment.output confident.span.output
-        honeyhive_outputs.* ag.data.outputs.*
+        honeyhive_outputs.* ag.data.outputs.* confident.trace.output
     """,
     system="""
         gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt
@@ -155,8 +155,13 @@ GEN_AI = AttributeNames(
         code.function.return.value output output.value mlflow.spanOutputs judgment.output
         confident.span.output honeyhive_outputs.* ag.data.outputs.*
     """,
-    documents="gen_ai.retrieval.documents gen_ai.memory.records retrieval.documents",
-    query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text retrieval.query",
+    documents="""
+        gen_ai.retrieval.documents gen_ai.memory.records retrieval.documents confident.span.retrieval_context
+    """,
+    query="""
+        gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text retrieval.query
+        confident.span.input
+    """,
     definitions="gen_ai.tool.definitions gen_ai.request.tool.definitions",
     provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider judgment.llm.provider llm.vendor",
     request_model="""
