@@ -45,8 +45,7 @@ def _is_opened(span: SpanRecord) -> bool:
         return False
     if span.scope_name in _CLIENTS and "gen_ai.input.messages" in span.attributes:
         return True  # the newest format omits the request, and an answered call has its answer
-    recorded = span.attributes.get("request_data")
-    return '"stream"' in str(recorded) and mapping(recorded).get("stream") is True
+    return mapping(span.attributes.get("request_data")).get("stream") is True
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -16,7 +16,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
     kind_named,
     kind_of_function,
     kinds,
-    usage_in,
     words,
 )
 
@@ -147,6 +146,7 @@ def mlflow() -> SpanConvention:
             query="mlflow.spanInputs",
             definitions="mlflow.chat.tools",
             provider="mlflow.llm.provider",
+            usage="mlflow.chat.tokenUsage",
         ),
         kind_of=_kind,
         records_turns=True,
@@ -161,16 +161,13 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _mlflow_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read models, tokens and the agent's name."""
-    fields, attributes = reader.fields, reader.attributes
+    """Read models and the agent's name."""
+    fields = reader.fields
     if kind is OperationKind.INFERENCE:
         reader.offer("request_model", reader.mapping(_MLFLOW_INPUT).get("model"))
         reader.offer("response_model", reader.mapping(_MLFLOW_OUTPUT).get("model"))
-    usage = usage_in(attributes.get("mlflow.chat.tokenUsage"))
-    if usage is not None:
-        fields["usage"] = usage
     if kind is OperationKind.AGENT:
-        reader.offer("agent_name", unquoted(attributes.get("name")))
+        reader.offer("agent_name", unquoted(reader.attributes.get("name")))
         reader.offer("agent_name", reader.span.name)
         if fields["output_messages"] and fields["output_messages"][-1].text.startswith(_STREAM):
             fields["output_messages"] = ()
