@@ -115,6 +115,7 @@ def langsmith() -> SpanConvention:
                 langsmith.metadata.conversation_id
             """,
             agent_name="langsmith.metadata.lc_agent_name",
+            usage="langsmith.usage_metadata",
             name="langsmith.trace.name",
         ),
         kind_of=lambda span: kind_named(span.attributes.get("langsmith.span.kind")),
