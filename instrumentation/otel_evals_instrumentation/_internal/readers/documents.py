@@ -23,7 +23,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _CONTAINERS = words(
     """documents outputs output results result retrievalResults source_nodes nodes matches hits contexts
-    chunks passages"""
+    chunks passages search_results"""
 )
 """Keys of the list of documents in libraries' responses."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?").fullmatch
