@@ -24,8 +24,8 @@ from otel_evals.errors import ConfigError, DestinationError
 _ONE_OF_THEM = {400, 404, 409, 413, 422}
 """Statuses that may be caused by one item of a request."""
 _REMEMBERED = 20_000
-_BUDGET = 25.0
-"""Seconds for one batch; the rest is sent with a later one."""
+_SENDING = 0.9
+"""Share of an attempt's time in which requests are sent, so that what was accepted can be told."""
 
 Errors = Sequence[tuple[ScoreItem, DestinationError]]
 """Items that were not accepted, and why."""
@@ -155,7 +155,8 @@ class _Sending:
     def __init__(self, destination: ApiDestination) -> None:
         self._destination = destination
         self._limiter = anyio.CapacityLimiter(destination.at_once)
-        self._end = anyio.current_time() + _BUDGET
+        now = anyio.current_time()
+        self._end = now + _SENDING * (anyio.current_effective_deadline() - now)
         self.errors: list[tuple[ScoreItem, DestinationError]] = []
         self.accepted: list[ScoreItem] = []
         self.halted: DestinationError | None = None
@@ -180,12 +181,14 @@ class _Sending:
     async def _try(self, items: Sequence[ScoreItem]) -> DestinationError | None:
         if self.halted is not None:
             return self.halted
-        if anyio.current_time() > self._end:
-            return DestinationError(f"not sent within {_BUDGET:g} s", retryable=True, reason="timeout")
         try:
-            errors = await self._destination.send(items) or ()
+            with anyio.fail_after(self._end - anyio.current_time()):
+                errors = await self._destination.send(items) or ()
         except DestinationError as error:
             return error
+        except TimeoutError:
+            problem = "too slow for a whole batch; the rest is sent again"
+            return DestinationError(problem, retryable=True, reason="timeout")
         except Exception as error:  # an item that cannot be written down
             return DestinationError(f"{type(error).__name__}: {error}", retryable=False, status=422)
         failed = {id(item) for item, _ in errors}

@@ -41,13 +41,18 @@ def server(caplog: pytest.LogCaptureFixture) -> Iterator[RecordingServer]:
 
 
 def deliver(
-    name: str, server: RecordingServer, reply: Behaviour, *runs: ScoredRun, timeout: float = 5.0
+    name: str,
+    server: RecordingServer,
+    reply: Behaviour,
+    *runs: ScoredRun,
+    timeout: float = 5.0,
+    attempt: float = 30.0,
 ) -> DestinationStats:
     server.reply = reply
 
     async def send() -> DestinationStats:
         target = destination(name, server.url, http={"timeout": timeout})
-        fan_out = FanOut([target], delay=0.0, **QUICK)
+        fan_out = FanOut([target], delay=0.0, timeout=attempt, **QUICK)
         for run in runs or (scored_run(0, TONE),):
             fan_out.put(run)
         await fan_out.shutdown(40.0)
@@ -85,10 +90,12 @@ def echo(status: int) -> Behaviour:
     return lambda request: Reply(status, str(request.headers).encode())
 
 
-def test_all_is_well(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, accept, *(scored_run(n, TONE) for n in range(20))) == DestinationStats(
-        exported=20
-    )
+def test_what_a_slow_server_took_in_time_is_delivered_and_the_rest_sent_again(
+    name: str, server: RecordingServer
+) -> None:
+    runs = [scored_run(n, TONE) for n in range(24)]
+    stats = deliver(name, server, lambda r: replace(accept(r), delay=0.2), *runs, attempt=1.1)
+    assert stats == DestinationStats(exported=24)
     assert any(KEY in value for request in server.requests for value in request.headers.values()) or (
         name in ("langfuse", "weave")  # within base64
     )
