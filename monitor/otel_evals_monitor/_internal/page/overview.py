@@ -88,6 +88,9 @@ def overview(
 
 def newest_version(connection: Connection, rows: Sequence[SliceReport]) -> SliceReport:
     """Return the row of the scorer's newest version, given the rows of a scorer and agent."""
+    # Most have one version, and a store may have thousands of agents.
+    if len(rows) == 1:
+        return rows[0]
     inside = stored_slices(connection, **{name: rows[0].slice[name] for name in _COLUMNS})
     order = [version for _, version in first_seen(connection, inside, "scorer_version")]
     return max(rows, key=lambda row: order.index(row.slice["scorer_version"]))

@@ -163,8 +163,8 @@ def _row(
     # An attribute is no column of slices: its value is a condition on single runs.
     runs = replace(options.runs, value=columns.pop("attribute", None))
     inside, window = matching(slices, columns), options.window
-    effect = together(connection, inside, window.whole_hours).design_effect
-    row = of_measured(columns, measured, effect, lacking)
+    around = measured if measured.clusters else together(connection, inside, window.whole_hours)
+    row = of_measured(columns, measured, around.design_effect, lacking)
     few = measured.scored.n <= _FEW
     worst = runs_of_slices(connection, inside, window, options.worst, order="worst", few=few, runs=runs)
     kin = "" if row.estimate.clusters is None else count(row.estimate.clusters, _kin(connection))

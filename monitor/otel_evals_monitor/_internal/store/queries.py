@@ -118,7 +118,7 @@ def first_seen(connection: Connection, slices: Slices, column: str) -> list[tupl
     table = schema.rollups.c
     query = select(table.slice_id, func.min(table.bucket)).where(table.width == HOUR).group_by(table.slice_id)
     found: dict[str, int] = {}
-    for id, start in connection.execute(query):
+    for id, start in connection.execute(_within(query, table, slices, Window())):
         if id in slices:
             value = slices[id][column]
             found[value] = min(found.get(value, start), start)
