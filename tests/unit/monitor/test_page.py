@@ -242,6 +242,15 @@ def test_times_are_in_the_zone_of_the_browser_which_is_named(store: ResultsStore
     assert "Runs 1 to 30" in client.get(f"{path}&since={hour}").text
 
 
+def test_days_of_a_plot_begin_at_midnight_after_clocks_change(
+    store: ResultsStore, client: TestClient
+) -> None:
+    store.write(records(240, hours=240, end=START + 39 * 86_400))  # until 30 October
+    client.cookies.set("otel_evals_zone", "Europe/Berlin")
+    page = client.get("/scorer?scorer=grounded&agent=support&window=all").text
+    assert page.count(">25 Oct</text>") == 1
+
+
 @pytest.mark.parametrize(
     "zone", ["../../etc/passwd", "/etc/passwd", "Nowhere/Land", "x" * 9_000, "\x00", "America"]
 )

@@ -110,7 +110,8 @@ class _Axes:
     @classmethod
     def around(cls, plot: Plot, width: int) -> _Axes:
         ends = [end for p in plot.points if p.interval for end in (p.interval.low, p.interval.high)]
-        ends += [] if plot.floor is None else [plot.floor]
+        # A floor beyond the scale is a mistake that the check for alarms names.
+        ends += [] if plot.floor is None else [min(plot.floor, plot.scale or plot.floor)]
         low, high = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
         margin = 0.08 * (high - low) or 0.1
         low, high = low - margin, high + margin
@@ -129,7 +130,7 @@ class _Axes:
         return self.x(point.start + self.step / 2)
 
     def y(self, score: float) -> float:
-        return _BASE - (_BASE - _TOP) * (score - self.low) / ((self.high - self.low) or 1.0)
+        return _BASE - (_BASE - _TOP) * (score - self.low) / (self.high - self.low)
 
     @property
     def width(self) -> float:
@@ -153,7 +154,7 @@ def _grid(axes: _Axes, plot: Plot) -> Iterator[str]:
 
 
 def _ticks(low: float, high: float) -> Iterator[float]:
-    rough = (high - low) / 4 or 1.0
+    rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     size = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     # Rounding must not lose a tick at either end.
@@ -165,11 +166,10 @@ def _ticks(low: float, high: float) -> Iterator[float]:
 def _times(axes: _Axes, zone: Zone) -> Iterator[tuple[int, str]]:
     """Yield times of the axis with their labels, whole hours and days of the time zone."""
     step = step_for(axes.first, axes.last, axes.right // 80)
-    # One offset for the axis: ticks after a change of daylight saving are an hour off midnight.
-    offset = zone.offset(axes.first)
-    for local in range(-(-(axes.first + offset) // step) * step, axes.last + offset, step):
-        day = step >= _DAY or local % _DAY == 0
-        yield local - offset, zone.at(local - offset).strftime("%d %b" if day else "%H:%M")
+    first, last = zone.clock(axes.first), zone.clock(axes.last)
+    for local in range(-(-first // step) * step, last, step):
+        day, time = step >= _DAY or local % _DAY == 0, zone.when(local)
+        yield time, zone.at(time).strftime("%d %b" if day else "%H:%M")
 
 
 def _means(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:

@@ -27,10 +27,13 @@ class Zone:
     def at(self, seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC).astimezone(self.info)
 
-    def offset(self, seconds: float) -> int:
-        """Return the seconds by which local time is ahead of UTC."""
-        ahead = self.at(seconds).utcoffset()
-        return int(ahead.total_seconds()) if ahead else 0
+    def clock(self, seconds: float) -> int:
+        """Return the seconds that local clocks show, as UTC's clocks show the Unix epoch's."""
+        return int(self.at(seconds).replace(tzinfo=UTC).timestamp())
+
+    def when(self, clock: int) -> int:
+        """Return the first time at which local clocks show this."""
+        return int(datetime.fromtimestamp(clock, UTC).replace(tzinfo=self.info).timestamp())
 
     def short(self, seconds: float) -> str:
         """Return day and time, such as `24 Nov 09:30`."""
