@@ -108,13 +108,7 @@ def test_silence_is_found_after_three_usual_gaps(store: ResultsStore) -> None:
     assert kinds(store, END + 3 * 3600) == ["silence"]
 
 
-def test_an_empty_store_and_one_run_raise_nothing(store: ResultsStore) -> None:
-    assert kinds(store) == []
-    store.write([record(1, 0.0)])
-    assert kinds(store, floors={"grounded": 1.0}) == []
-
-
-@pytest.mark.parametrize("count", [1, 2, 30])
+@pytest.mark.parametrize("count", [0, 1, 2, 30])
 def test_a_store_younger_than_a_step_has_no_alarm(store: ResultsStore, count: int) -> None:
     store.write(record(n, 0.0, time=START + n) for n in range(count))
     assert kinds(store, START + 40, floors={"grounded": 0.9}) == []
@@ -235,6 +229,15 @@ def test_the_state_of_a_scorer_is_told_whether_it_is_watched_and_what_is_pending
     assert calm.text.endswith("no alarm pending")
     doubt = state("grounded", grounded=0.9)
     assert re.search(r"alarm pending \(floor\) since .* UTC, decided in about .* at this rate", doubt.text)
+
+
+def test_a_floor_is_on_the_newest_scale_of_a_scorer(store: ResultsStore) -> None:
+    store.write(records(300, hours=20, end=END - 11 * 3600))
+    newer = list(records(300, hours=10, seed=2, mean=lambda hour: 0.7))
+    for each in newer:
+        each["evaluations"][0] |= {"scale": 10.0, "value": 10.0 * each["evaluations"][0]["value"]}
+    store.write(newer)
+    assert "floor" in kinds(store, floors={"grounded": 9.0})
 
 
 def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsStore) -> None:

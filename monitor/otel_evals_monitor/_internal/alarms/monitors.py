@@ -222,9 +222,9 @@ def _watched(
     return Watched(
         **columns,
         # Without a scale, sums are in units of the score.
-        scale=steps[first].scale or 1.0,
+        scale=steps[last].scale or 1.0,
         scaled=all(each.scale is not None for each in steps.values()),
-        lower_is_better=steps[first].lower_is_better,
+        lower_is_better=steps[last].lower_is_better,
         steps=[(start, steps[start]) for start in starts],
         reference=whole.scored,
         reference_window=reference,
