@@ -86,18 +86,17 @@ def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
 
 
 def bounded(value: Any, most: int = _MOST_TEXT, depth: int = 0) -> Any:
-    """Return JSON values with redacted texts of at most so many characters, and short lists."""
+    """Return JSON values with redacted texts of at most so many characters, and lists in proportion."""
+    rows = _MOST_ROWS * most // _MOST_TEXT
     if depth > _DEEPEST:
         return None
     if isinstance(value, str):
         text = redact(value)
         return text if len(text) <= most else text[:most] + " [cut]"
     if isinstance(value, Mapping):
-        return {
-            str(key): bounded(each, most, depth + 1) for key, each in list(value.items())[: 4 * _MOST_ROWS]
-        }
+        return {str(key): bounded(each, most, depth + 1) for key, each in list(value.items())[: 4 * rows]}
     if isinstance(value, Sequence):
-        return [bounded(each, most, depth + 1) for each in value[:_MOST_ROWS]]
+        return [bounded(each, most, depth + 1) for each in value[:rows]]
     return value
 
 

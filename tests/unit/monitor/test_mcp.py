@@ -92,13 +92,16 @@ def test_wrong_questions_are_answered_with_what_is_on_record(store: ResultsStore
 
 def test_a_run_becomes_a_test_and_labels_a_data_set(store: ResultsStore, ask: Ask, tmp_path: Path) -> None:
     bad = record(1, 0.0)
+    bad["tool_calls"] *= 60
     store.write([bad])
     add_label(store.database, bad["evaluations"][0]["evaluation_id"], verdict="fail", expected="On day 3.")
     (example,) = ask("labelled")["result"]
     assert (example["verdict"], example["expected"], example["label"]) == ("fail", "On day 3.", 0.0)
     files = ask("test_of", trace_id=bad["trace_id"])["result"]
     assert set(files) == {"runs.jsonl", "test_run.py"}
-    assert json.loads(files["runs.jsonl"])["ground_truth"] == "On day 3."
+    item = json.loads(files["runs.jsonl"])
+    assert item["ground_truth"] == "On day 3."
+    assert len(item["metadata"]["run"]["tools"]) == 60
     compile(files["test_run.py"], "test_run.py", "exec")
 
 
