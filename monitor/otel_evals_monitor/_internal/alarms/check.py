@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, select
 
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
-from otel_evals_monitor._internal.alarms.record import Alarm, alarms_of, keep_alarms, set_setting
+from otel_evals_monitor._internal.alarms.record import Alarm, alarms_of, keep_alarms
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.database import Database, put
 
 # Stored in `notices.told`, where 0 is nothing: a later state has a larger number.
 _STARTED, _ENDED = 1, 2
@@ -64,7 +64,7 @@ class AlarmCheck:
             # A check in the future is of a clock that was ahead, and must not delay others.
             due = last is None or not now - every < float(last) <= now
             if due:
-                set_setting(connection, _CHECKED, str(now))
+                put(connection, schema.settings, {"name": _CHECKED}, value=str(now))
         return due
 
     def _notify(self, receiver: Receiver) -> list[str]:
@@ -109,7 +109,4 @@ def _claim(connection: Connection, receiver: Receiver, alarm: Alarm, state: int)
 
 
 def _set_notice(connection: Connection, receiver: Receiver, alarm: Alarm, **values: int) -> None:
-    table = schema.notices
-    mine = (table.c.alarm_id == alarm.id) & (table.c.receiver == receiver.name)
-    connection.execute(delete(table).where(mine))
-    connection.execute(insert(table).values(alarm_id=alarm.id, receiver=receiver.name, **values))
+    put(connection, schema.notices, {"alarm_id": alarm.id, "receiver": receiver.name}, **values)

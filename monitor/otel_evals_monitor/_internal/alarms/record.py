@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, select, update
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.database import Database, put, rows_of_query
 
 MOST_EVIDENCE = 1e6
 """Evidence beyond it makes no difference."""
@@ -180,16 +180,11 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
         alarm = json.loads(found.details)
         noted = json.dumps(alarm | {"note": note.strip()[:_LONGEST]})
         connection.execute(update(schema.alarms).where(alarms.id == found.id).values(details=noted))
-        set_setting(connection, _ACKNOWLEDGED + monitor, str(int(now)))
+        put(connection, schema.settings, {"name": _ACKNOWLEDGED + monitor}, value=str(int(now)))
         if alarm["kind"] in ("fall", "drift"):
             # As JSON, since names may contain spaces.
             key = json.dumps([alarm["scorer_id"], alarm["agent_name"]])
-            set_setting(connection, _REFERENCE + key, str(int(now)))
-
-
-def set_setting(connection: Connection, name: str, value: str) -> None:
-    connection.execute(delete(schema.settings).where(schema.settings.c.name == name))
-    connection.execute(insert(schema.settings).values(name=name, value=value))
+            put(connection, schema.settings, {"name": _REFERENCE + key}, value=str(int(now)))
 
 
 _QUALITY = {"version": 0, "fall": 1, "floor": 2, "drift": 3}

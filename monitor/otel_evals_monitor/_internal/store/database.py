@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, insert, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -39,6 +39,13 @@ def is_url(place: str | os.PathLike[str]) -> bool:
 
 def rows_of_query(connection: Connection, query: Any) -> list[dict[str, Any]]:
     return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def put(connection: Connection, table: Table, key: Mapping[str, Any], **values: Any) -> None:
+    """Write a row, in place of one with the same key."""
+    same = (table.c[name] == value for name, value in key.items())
+    connection.execute(delete(table).where(*same))
+    connection.execute(insert(table).values(**key, **values))
 
 
 class Database:
@@ -148,8 +155,7 @@ class Database:
                 # Read again with the lock: another process may have created the tables meanwhile.
                 if not self._version(connection, create):
                     schema.metadata.create_all(connection)
-                    values = {"name": "schema", "value": str(schema.VERSION)}
-                    connection.execute(insert(schema.settings).values(**values))
+                    put(connection, schema.settings, {"name": "schema"}, value=str(schema.VERSION))
 
     def _version(self, connection: Connection, create: bool) -> int:
         """Return the version of the schema, 0 for an empty database."""

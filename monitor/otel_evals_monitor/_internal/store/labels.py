@@ -6,11 +6,11 @@ import math
 import time
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.database import Database, put, rows_of_query
 from otel_evals_monitor._internal.store.rows import storable
 
 _LONGEST = 20_000
@@ -50,12 +50,10 @@ def add_label(
         label = _end_of_scale(found, verdict) if label is None else label
         if not math.isfinite(label) or (found.scale is not None and not 0.0 <= label <= found.scale):
             raise ConfigError("label", f"must lie in 0..{found.scale or math.inf:g}, not {label:g}")
-        connection.execute(delete(table).where(table.c.evaluation_id == evaluation_id))
         # Types are grouped by their text, so another space must not make another type.
         kind = cut(" ".join((failure_type or "").split())[:200])
         texts = {"expected": cut(expected), "verdict": verdict, "failure_type": kind}
-        row = {"evaluation_id": evaluation_id, "label": label, **texts}
-        connection.execute(table.insert().values(**row, time=time.time_ns()))
+        put(connection, table, {"evaluation_id": evaluation_id}, label=label, **texts, time=time.time_ns())
 
 
 def _end_of_scale(judged: Any, verdict: str | None) -> float:
@@ -84,13 +82,9 @@ def add_feedback(
     # Feedback may precede its run, so a wrong id cannot be found by looking for the run.
     if len(trace_id) != 32 or not set(trace_id.lower()) <= set("0123456789abcdef"):
         raise ConfigError("trace_id", f"must be 32 hex digits, not {trace_id!r}")
-    table = schema.feedback
     key = {"trace_id": trace_id.lower(), "name": storable(name[:200]), "source": storable(source[:200])}
     with database.writing() as connection:
-        same = (table.c[column] == text for column, text in key.items())
-        connection.execute(delete(table).where(*same))
-        row = {**key, "value": number, "comment": cut(comment)}
-        connection.execute(table.insert().values(**row, time=time.time_ns()))
+        put(connection, schema.feedback, key, value=number, comment=cut(comment), time=time.time_ns())
 
 
 def cut(text: str | None) -> str | None:
