@@ -109,8 +109,7 @@ def configure(provider: TracerProvider, **options: Any) -> None:
     otel_evals.configure(
         rules=[answered],
         tracer_provider=provider,
-        grace=0.02,
-        **{"metrics": False, **options},
+        **{"grace": 0.02, "metrics": False, **options},
     )
 
 
@@ -247,11 +246,14 @@ def test_the_end_scores_spans_behind_a_processor_that_does_not_flush() -> None:
 
 
 def test_wrapping_can_be_switched_off() -> None:
+    """Spans that are held then leave with their scores."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
+    configure(provider, grace=60.0)
+    agent_run(provider.get_tracer("app"))
     configure(provider, wrap_exporters=False)
     issue(provider)
-    assert scored(exporter.get_finished_spans()) == 0
+    assert scored(exporter.get_finished_spans()) == 1
     assert otel_evals.stats().rules["answered"].scored == RUNS
     provider.shutdown()
 

@@ -211,12 +211,10 @@ class AdoptedExporter(SpanExporter):
     def hold_by(self, hold: Callable[[SpanExporter], ScoringSpanExporter] | None) -> None:
         """Hold spans for their scores by what `Pipeline.hold` makes; None stops holding.
 
-        A new hold exports through the last one until `settle`: exporters need not be thread-safe.
+        Spans leave through the last one until `settle`: exporters need not be thread-safe.
         """
         self._leaving = self._held or self._leaving
         self._held = None if hold is None else hold(self._leaving or self._own)
-        if hold is None:
-            self.settle()
 
     def settle(self) -> None:
         """Stop the last hold, which stays for now if its exporter is slow."""

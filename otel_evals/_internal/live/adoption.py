@@ -215,6 +215,7 @@ def release(provider: Any, front: Pipeline) -> None:
     if adopted.front is front:
         adopted.hold(None)
         adopted.capture(None)
+        adopted.hold(None)
 
 
 def _sees_ends(processor: object) -> bool:
