@@ -160,9 +160,7 @@ REVERSED = _pattern(  # "value": "...", "name": "password"
 # The texts of a list, from the first one's beginning to the last one's end.
 LIST = _pattern(r"""(?s:.{4,4096}?(?=<QUOTE>(?:[\s}]|\\{1,3}n){0,40}\]))|[^"'\\\n]{4,4096}""")
 # A cell of a table in Markdown, CSV or the output of a database; a comma and a blank are prose.
-CELL = _pattern(
-    r"""[ `*"'\\]{0,40}((?:[^|\t;,]|,[ ])*?)[ `*"'\\]{0,40}(?:(?:[|\t;]|,(?![ ]))(?:\s*\Z)?|\s*\Z)"""
-)
+CELL = _pattern(r"""[ `*"'\\]{0,40}((?:[^|\t;,]|,[ ])*?)[ `*"'\\]{0,40}(?:[|\t;]|,(?![ ])|\Z)""")
 VALUE_NAME = _pattern("<VALUE>")
 """The key of a value whose name stands beside or above it, as in OTLP's attributes."""
 VALUE = {

@@ -57,6 +57,8 @@ _RUNS = bytes(
 )
 """Translates ASCII bytes: characters of keys become `x`."""
 _SHORTEST = 6
+_SHORTEST_IN_LISTS = 8
+"""Characters of a secret behind its name and a comma."""
 _LONG = 36
 _LONGEST_NAME = 80
 _PROBES = ("a1B2c3D4e5F6g7H8i9J0k1L2", "a1B2" * 10, "digest a1B2c3D4", "session=a1B2c3D4", "4928")
@@ -238,19 +240,26 @@ def _in_tables(text: str) -> Iterator[Place]:
     start = 0
     # JSON escapes the ends of lines.
     for line in text.replace("\\n", " \n").splitlines(keepends=True):
-        cells = list(CELL.finditer(line, 0, _WINDOW))
+        cells = list(CELL.finditer(line, 0, min(_WINDOW, len(line.rstrip(" \r\n")))))
         # Others are no row. `is_secret_under` asks about such a line, which ends the recursion.
         if len(cells) > 2:
             # The last row may have more cells than others, as JSON may go on behind it.
             above = header + cells[len(header) :]
             for cell, *names in zip(cells, above, cells[:1] + cells, strict=False):
-                for (name,) in map(re.Match.groups, names):
-                    if name.casefold().endswith(NAME_ENDS) and is_secret_under(name, cell[1], ","):
-                        yield start + cell.start(1), start + cell.end(1)
-        # Databases print lines such as ---+--- below the header; an empty line ends a table.
-        if len(cells) != len(header) and (len(cells) > 2 or not cells[0][1]):
-            header = cells
+                if len(cell[1]) >= _SHORTEST_IN_LISTS and any(
+                    _ends_name(name) and is_secret_under(name[1], cell[1], ",") for name in names
+                ):
+                    yield start + cell.start(1), start + cell.end(1)
+            # Not any other row, which may lack a cell. A column of the same number may list kinds of secrets.
+            if len(cells) != len(header) and any(map(_ends_name, cells)):
+                header = cells
+        elif not cells[0][1]:  # an empty line ends a table
+            header = []
         start += len(line)
+
+
+def _ends_name(cell: re.Match[str]) -> bool:
+    return cell[1].casefold().endswith(NAME_ENDS)
 
 
 def replaced(text: str, spans: list[Place]) -> str:

@@ -169,6 +169,7 @@ WORDS = [
     '{"rows": "| id | pwd |\\n|---|---|\\n| 7 | %s |", "n": 1}',
     " id | password\n----+---------\n 7 | %s\n(1 row)",
     'id,"password"\n7,%s',
+    "id,password,note\n1,blue,\n7,%s,old",
     '["password", "%s"]',
     '[["Cookie", "sid=%s; lang=en"]]',
     "postgres%%3A%%2F%%2Fbob%%3A%s%%40db%%3A5432",
@@ -402,6 +403,7 @@ HOSTILE = [
     "authorization: digest ", '"value": "a", ', '"value": "a", "b": 1, "name": "pass", ', '[{"value": ',
     '"cookie", "a": "b", ', "api key is a1",
     '"password", ', "| password ", "a,password\n", "password** ", "%3a%2f%2f", "%3a%2f%2fbob%3a",
+    "password" + " " * 4_000 + "a\n",
     '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
 ]  # fmt: skip
 
@@ -419,4 +421,5 @@ def _timed(text: str) -> float:
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_time_grows_with_the_length_and_not_faster(piece: str) -> None:
     once = seconds((piece * 20_000)[:20_000])
+    assert once < 3
     assert seconds((piece * 80_000)[:80_000]) < 10 * once + 0.05, "four times the text"
