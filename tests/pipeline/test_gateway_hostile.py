@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -127,7 +128,7 @@ def test_numbers_beyond_all_bounds_in_json_are_read_or_refused() -> None:
 
 
 def takes(gateway: GatewayThread, context: ssl.SSLContext) -> bool:
-    headers = {"Content-Type": "application/x-protobuf"}
+    headers = {"Content-Type": "application/x-protobuf", "Host": "any.example"}
     request = urllib.request.Request(gateway.endpoint + "/v1/traces", body(recorded()), headers)
     try:
         with urllib.request.urlopen(request, timeout=30, context=context) as response:
@@ -154,9 +155,21 @@ def test_tls_is_spoken_and_its_certificate_may_be_replaced(tmp_path: Path) -> No
         assert len(gateway.evaluations(3)) >= 3
 
 
+def in_session(gateway: GatewayThread, context: ssl.SSLContext, session: Any = None) -> Any:
+    """The session of a connection that was answered; None if it was not."""
+    with socket.create_connection(("127.0.0.1", gateway.service.ports["http"])) as plain:
+        try:
+            connection = context.wrap_socket(plain, server_hostname="127.0.0.1", session=session)
+            connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            return connection.session if connection.recv(99) else None
+        except OSError:
+            return None
+
+
 @needs_openssl
-def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path) -> None:
-    """The authority may be replaced, too."""
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """The authority may be replaced, too; sessions of its clients end with it."""
     certificate, key = certificates(tmp_path)
     client, client_key = certificates(tmp_path, "client")
     other, other_key = certificates(tmp_path, "other")
@@ -169,9 +182,13 @@ def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path) -> No
         others = ssl.create_default_context(cafile=certificate)
         others.load_cert_chain(other, other_key)
         assert not takes(gateway, others)
+        context.maximum_version = version
+        session = in_session(gateway, context)
+        assert session
         other.replace(client)
         eventually(lambda: takes(gateway, others))
         assert not takes(gateway, context)
+        assert not in_session(gateway, context, session)
 
 
 def test_it_does_not_listen_beyond_loopback_unless_it_is_told_to() -> None:

@@ -78,8 +78,11 @@ def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
     def read() -> None:
         current = _context(tls)
 
-        def use(connection: ssl.SSLObject, *_: object) -> None:
+        def use(connection: ssl.SSLObject, *_: object) -> int | None:
             connection.context = current
+            # TLS 1.2 resumes sessions by their ids, whatever the options; the client connects again without.
+            again = tls.client_ca is not None and connection.session_reused
+            return ssl.ALERT_DESCRIPTION_ACCESS_DENIED if again else None
 
         # The listening socket keeps its first context, which cannot lose an authority.
         context.sni_callback = use
@@ -99,6 +102,9 @@ def _context(tls: TlsOptions) -> ssl.SSLContext:
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
+            # A resumed session would not be verified again: its authority may have been replaced.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
             context.load_verify_locations(tls.client_ca)
     except OSError as error:
         raise ConfigError("gateway.tls", f"certificate, key or client_ca cannot be used: {error}") from error
