@@ -7,6 +7,7 @@ import logging
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
@@ -28,7 +29,7 @@ _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1
 _IDLE_SECONDS = 75.0
 """Seconds after which a connection without a request is closed."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_NEARBY = re.compile(r"(?i)([^.]*|[0-9.]+|\[.*\]|.*\.(internal|localhost))(:[0-9]*)?")
+_NEARBY = re.compile(r"(?i)([^.]*|[0-9.]+|\[.*\]|.*\.(internal|localhost))\.?(:[0-9]*)?")
 """Values of `Host` that no web site has: it could point its own name at this machine (DNS rebinding)."""
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
@@ -44,19 +45,22 @@ _logger.addFilter(
 class HttpReceiver(Receiver):
     """Receives export requests over HTTP, and answers GET requests with pages: status and JSON, by path."""
 
+    _checks_host = True
     _web: _Server | None = None
     _server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
-        self._is_local = self._tokens is None and host in ("localhost", "127.0.0.1", "::1")
         self._web = _Server(self._serve, seconds, handshakes=tls is not None)
         # Not by aiohttp's site, which has no timeout for the handshake.
         timeout = None if tls is None else seconds
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._web, host, port, ssl=tls, ssl_handshake_timeout=timeout)
-        return int(self._server.sockets[0].getsockname()[1])
+        address, used = self._server.sockets[0].getsockname()[:2]
+        # With TLS, a web site has no certificate for its name here.
+        self._checks_host = self._tokens is None and tls is None and ip_address(address).is_loopback
+        return int(used)
 
     async def stop_listening(self) -> None:
         """Accept no new connection; open ones continue."""
@@ -70,8 +74,8 @@ class HttpReceiver(Receiver):
             await self._web.shutdown(max(0.1, seconds))  # 0 would be no bound
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        if self._is_local and not _NEARBY.fullmatch(request.headers.get("Host", "")):
-            answer = ExportAnswer(403, "Host must be localhost or an address: other names need `tokens`")
+        if self._checks_host and not _NEARBY.fullmatch(request.headers.get("Host", "")):
+            answer = ExportAnswer(403, "Host must be localhost or an address; other names need tokens or TLS")
             return _response(answer, "traces", JSON)
         authorization = request.headers.get("Authorization", "")
         page = self._pages.get(request.path)
