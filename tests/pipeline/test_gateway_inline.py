@@ -81,6 +81,7 @@ def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
 def test_a_span_is_held_no_longer_than_its_time_even_if_its_scorer_is_slow(
     backend: OtlpReceiver, tmp_path: Path
 ) -> None:
+    over.clear()
     with inline(backend, Rule(never), journal=tmp_path, hold=0.3) as gateway:
         began = time.monotonic()
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200

@@ -184,7 +184,7 @@ def _file(path: str | os.PathLike[str]) -> Path:
     if _ADDRESS.match(str(path)):
         raise ConfigError("path", "is an address, not a file; fix: give it as url")
     place = Path(path).absolute()
-    present = next(filter(os.path.exists, (place, *place.parents)))
+    present = next(filter(os.path.exists, (place, *place.parents)), place)
     if os.path.isdir(present) == (present == place) or not os.access(present, os.W_OK):
         raise ConfigError("path", f"{str(place)!r} must be a file that this user may write; see {present}")
     return place

@@ -100,6 +100,7 @@ def test_a_forked_child_has_a_producer_of_its_own(brokers: str) -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert len(read(brokers, 2)) == 2
+    anyio.run(destination.shutdown)  # a child must not find its producer in the garbage
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def gateway(
     """Receive OTLP from agents in any language, and score it."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Not of other libraries: LiteLLM and HTTP clients log each call at this level.
-    logging.getLogger("otel_evals_gateway").setLevel(logging.INFO)
+    for name in ("otel_evals", "otel_evals_gateway"):
+        logging.getLogger(name).setLevel(logging.INFO)
     with exit_on(command="gateway", extra="gateway"):
         _run(config)
 
