@@ -208,8 +208,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return False
         since = 0
         if answer is not None and answer.said:
-            # What a model said before a step paused is not the run's last word.
-            since = end_of(answer.operation)
+            # What a model said before a step paused is not the run's last word, nor in a state at the end.
+            said = answer.operation
+            since = max(said.span.start_time, min(map(end_of, (said, self._last() or said))))
         elif self.finish_reasons()[-1:] == ("paused",) or ends_with_calls(self._root):
             return True
         return any(o.paused and o.span.start_time >= since for o in self._operations)
@@ -273,9 +274,8 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         found = self._system()
         return found.system_instructions if found else None
 
-    def provider(self) -> str | None:
-        provider: str | None = _first_of("provider", self._root, model_calls(self._operations))
-        return provider
+    def provider(self) -> Any:
+        return _first_of("provider", self._root, model_calls(self._operations))
 
     def usage(self) -> Usage:
         return tokens_used(self._operations, self._above)

@@ -45,8 +45,9 @@ CrewAI, Genkit, Haystack, LlamaIndex; a line each."""
 _HANDOVERS = ("ParentCommand", "Command")
 """LangGraph's exceptions that pass control to another node."""
 _ENDINGS = {**dict.fromkeys(_PAUSES, "paused"), **dict.fromkeys(_HANDOVERS, "handed_over")}
-# An exception's type, with or without its module, alone or before its message.
-_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
+# An exception's type, with or without its module, alone or before its message; OpenInference for
+# JavaScript has it in a stack, after the message and an empty line.
+_RAISED = re.compile(r"(?:^|\n\n)(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
 _WAITS_FOR_APPROVAL = re.compile(
     r"This tool call requires confirmation, please approve|FunctionToolResult\(.*ToolApprovalItem\("
 )
@@ -199,9 +200,9 @@ def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
 def how_it_ended(kind: str | None, message: str | None) -> str | None:
     """Return `paused` or `handed_over` for an exception that is no error, by its type or the text of it."""
     for text in filter(None, (kind, message)):
-        raised = _RAISED.match(text)
-        if raised is not None and raised[1] in _ENDINGS:
-            return _ENDINGS[raised[1]]
+        for raised in _RAISED.findall(text):
+            if raised in _ENDINGS:
+                return _ENDINGS[raised]
     return None
 
 
