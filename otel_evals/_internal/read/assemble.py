@@ -258,8 +258,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         if failed and failed.error == "error":  # a status without a message: a model call may say more
             last = self._last()
             failed = last if last and last.error else failed
-        error, kind = (failed.error, failed.error_type) if failed else (None, None)
-        return {"error": error, "error_type": kind}
+        return {name: getattr(failed, name, None) for name in ("error", "error_type")}
 
     def ids(self) -> Fields:
         names = ("conversation_id", "user_id")

@@ -43,9 +43,9 @@ def _is_opened(span: SpanRecord) -> bool:
     """Return True for the beginning of a streamed call, which has another span when it ends."""
     if span.status == "ERROR" or not _ANSWERS.isdisjoint(span.attributes):
         return False
-    # The newest format omits the request, and an answered call has its answer.
-    is_new = span.scope_name in _CLIENTS and "gen_ai.input.messages" in span.attributes
-    return is_new or mapping(span.attributes.get("request_data")).get("stream") is True
+    if span.scope_name in _CLIENTS and "gen_ai.input.messages" in span.attributes:
+        return True  # the newest format omits the request, and an answered call has its answer
+    return mapping(span.attributes.get("request_data")).get("stream") is True
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
