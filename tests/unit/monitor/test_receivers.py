@@ -121,6 +121,12 @@ def test_a_redirect_is_no_delivery_and_problems_do_not_show_the_address(
     assert len(handler.got) == 1
 
 
+def test_a_receiver_that_is_away_is_asked_once_in_a_check(store: ResultsStore) -> None:
+    store.write(records(600, seed=2, agent="other", mean=lambda hour: 0.7, end=time.time() - 60))
+    (problem,) = AlarmCheck(store.database, LOW, [HttpReceiver("http://127.0.0.1:9")]).run()
+    assert "refused" in problem
+
+
 def test_a_claim_of_a_process_whose_clock_was_ahead_does_not_hold_notifications_back(
     store: ResultsStore, hook: tuple[str, type[_Hook]]
 ) -> None:

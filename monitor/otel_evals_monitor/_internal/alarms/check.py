@@ -76,15 +76,18 @@ class AlarmCheck:
                 before = _claim(connection, receiver, alarm, state)
             if before is None:
                 continue
-            told = state
+            told, away = state, False
             try:
                 receiver.notify(alarm)
             except Exception as error:  # receivers may raise anything
                 problems.append(f"{receiver.shown}: {error}")
-                # As before the claim, so the next check tries again.
-                told = before
+                # As before the claim, so the next check tries again. What has a code is an answer; without
+                # one, each other alarm would wait as long, and the other receivers after them.
+                told, away = before, not hasattr(error, "code")
             with self.database.writing() as connection:
                 _set_notice(connection, receiver, alarm, told=told, claimed=0)
+            if away:
+                break
         return problems
 
 
@@ -94,8 +97,9 @@ def _claim(connection: Connection, receiver: Receiver, alarm: Alarm, state: int)
     A process has two minutes to notify after its claim; then it is assumed to have died.
     """
     table, now = schema.notices.c, int(time.time())
-    query = select(table.told, table.claimed)
-    mine = query.where(table.alarm_id == alarm.id, table.receiver == receiver.name)
+    mine = select(table.told, table.claimed).where(
+        table.alarm_id == alarm.id, table.receiver == receiver.name
+    )
     told, claimed = connection.execute(mine).first() or (0, 0)
     # Only the start of a lasting alarm may be sent twice, to receivers that need it.
     repeated = told >= state and not (receiver.repeats and state == _STARTED)

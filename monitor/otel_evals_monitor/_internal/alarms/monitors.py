@@ -156,7 +156,7 @@ def _pending(found: Findings, last: int, needed: float) -> str:
     """Say since when, and when the evidence is enough, if its logarithm grows as it has."""
     since = found.since or 0
     text = f"alarm pending ({found.kind}) since {Zone().full(since)}"
-    grown = math.log(max(found.evidence or 1.0, 1.0))
+    grown = math.log(found.evidence or 1.0)
     # Dividing by almost no growth would predict a date that means nothing.
     if grown < 0.1:
         return text

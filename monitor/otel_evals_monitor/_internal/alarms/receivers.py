@@ -144,8 +144,7 @@ def _alert(alarm: Alarm, page: str | None, lasts: float) -> dict[str, Any]:
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with _opener.open(request, timeout=_SECONDS) as response:
-        response.read(1)
+    _opener.open(request, timeout=_SECONDS).close()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -75,7 +75,7 @@ class Alarm:
         """How sure the alarm is; empty for a plain rule."""
         if self.evidence is None or self.needed is None:
             return ""
-        weeks = "a million" if self.evidence >= MOST_EVIDENCE else f"{max(self.evidence, 1.0):,.0f}"
+        weeks = "a million" if self.evidence >= MOST_EVIDENCE else f"{self.evidence:,.0f}"
         return f"Chance alone does this at most once in {weeks} weeks"
 
     @property
