@@ -58,8 +58,7 @@ def test_a_design_effect_weakens_the_evidence() -> None:
     assert log_e_value(sums, 0.9, "below", largest=10.0, inflation=4.0) < alone
 
 
-def test_no_runs_are_no_evidence() -> None:
-    assert log_e_value(Sums(), 0.9, "below", largest=1.0) == pytest.approx(0.0)
+def test_without_runs_any_mean_is_in_the_band() -> None:
     assert band(Sums(), largest=1.0).width == 1.0
 
 
