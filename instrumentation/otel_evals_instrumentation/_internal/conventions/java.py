@@ -15,9 +15,9 @@ def spring_ai() -> SpanConvention:
     return SpanConvention(
         name="spring_ai",
         content=(
-            "off; `spring.ai.tools.observations.include-content=true`, and in 2.0.1 a bean each of "
-            "`ChatModelPromptContentObservationHandler`, `ChatModelCompletionObservationHandler` and "
-            "`ChatClientPromptContentObservationHandler`"
+            "off; `spring.ai.tools.observations.include-content=true`, and in 2.0.1 a bean "
+            "`TracingAwareLoggingObservationHandler` each around `ChatModelPromptContentObservationHandler`, "
+            "`ChatModelCompletionObservationHandler` and `ChatClientPromptContentObservationHandler`"
         ),
         markers=words(
             """spring.ai.kind spring.ai.tool.definition.name spring.ai.tool.call.arguments
