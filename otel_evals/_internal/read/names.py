@@ -109,15 +109,13 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
 
 
 def _in_attributes(names: Iterable[str], places: Sequence[Operation], root: Operation) -> Iterator[Named]:
-    resource = root.span.resource
+    recorded = [(operation.span.attributes, operation) for operation in places]
+    recorded.append((root.span.resource, root))
     for name in names:
-        for operation in places:
-            text = _text(operation.span.attributes.get(name))
+        for attributes, operation in recorded:
+            text = _text(attributes.get(name))
             if text:
                 yield text, Source(operation.span_id, name, operation.convention)
-        text = _text(resource.get(name))
-        if text:
-            yield text, Source(root.span_id, name, root.convention)
 
 
 def _in_objects(keys: Sequence[str], places: Sequence[Operation]) -> Iterator[Named]:

@@ -82,13 +82,9 @@ def voltagent() -> SpanConvention:
             agent_name="subagent.name entity.name",
             name="entity.name",
         ),
-        kind_of=_voltagent_kind,
+        # Inside an agent, the entity is always the agent.
+        kind_of=lambda span: kind_named(span.attributes.get("span.type", span.attributes.get("entity.type"))),
     )
-
-
-def _voltagent_kind(span: SpanRecord) -> OperationKind | None:
-    """Return the span's own type; inside an agent, the entity is always the agent."""
-    return kind_named(span.attributes.get("span.type", span.attributes.get("entity.type")))
 
 
 # --- Mastra's exporter: `mastra.<span type>.input` and `.output` next to OpenTelemetry's names ---
@@ -183,8 +179,6 @@ def genkit() -> SpanConvention:
             result="genkit:output",
             documents="genkit:output",
             query="genkit:input",
-            request_model="genkit:name",
-            name="genkit:name",
             error="genkit:error",
         ),
         kind_of=_genkit_kind,
@@ -194,9 +188,10 @@ def genkit() -> SpanConvention:
 
 
 def _genkit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read a model's tokens from its output, and drop the names of other actions, which are no models."""
-    if kind not in (OperationKind.INFERENCE, OperationKind.EMBEDDING):
-        reader.fields.pop("request_model", None)
+    """Read an action's name as what it names, unless it is Genkit's own, and a model's tokens."""
+    if reader.attributes.get("genkit:type") != "util":
+        is_model = kind in (OperationKind.INFERENCE, OperationKind.EMBEDDING)
+        reader.offer("request_model" if is_model else "name", reader.text("tool_name"))
     gave = reader.mapping("genkit:output")
     if kind is OperationKind.INFERENCE:
         reader.offer_usage(gave.get("usage"))
@@ -207,13 +202,6 @@ def _genkit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 def _genkit_kind(span: SpanRecord) -> OperationKind | None:
-    """Return the kind by the action's type; Genkit for Go writes the flow's name on every action in it."""
-    attributes = span.attributes
-    kind = attributes.get(_SUBTYPE)
-    if (
-        kind is None
-        and "genkit:metadata:flow:name" in attributes
-        and "genkit:metadata:flow:stepName" not in attributes
-    ):
-        return OperationKind.WORKFLOW
-    return kind_named(kind or attributes.get("genkit:type")) or OperationKind.OTHER
+    """Return the kind by the action's type; a `util` is Genkit's own span around a model and its tools."""
+    kind = span.attributes.get(_SUBTYPE) or span.attributes.get("genkit:type")
+    return OperationKind.WORKFLOW if kind == "util" else kind_named(kind) or OperationKind.OTHER

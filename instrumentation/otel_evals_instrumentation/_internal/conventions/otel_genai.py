@@ -17,7 +17,10 @@ def otel_genai() -> SpanConvention:
             "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`"
         ),
         order=LAST,
-        span_names=(("agent_framework", "workflow.run"),),
+        span_names=(
+            ("agent_framework", "workflow.run"),
+            ("Microsoft.Agents.AI.Workflows", "workflow_invoke"),
+        ),
         content_by_scope={
             "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
             "autogen": "none: this instrumentation records no content",

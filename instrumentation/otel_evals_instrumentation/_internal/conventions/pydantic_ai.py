@@ -44,8 +44,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.fields["output_messages"], reader.fields["paused"] = (), True
             reader.noted.pop("output")
             return kind
-    if reader.source_of("input") in _CONVERSATIONS:
-        take_answer(reader)
+    take_answer(reader)
     return kind
 
 

@@ -45,7 +45,7 @@ PLATFORM = 2
 """Order of platforms whose SDKs add attributes to any span."""
 LAST = 3
 """Order of OpenTelemetry's own names, which most other conventions use too."""
-_UNKNOWN = (None, "unknown", "unknown_model")
+_UNKNOWN = (None, "unknown", "unknown_model", "none")
 """No model or provider; some record the words."""
 _TEXTS = words(
     """provider request_model response_model response_id conversation_id user_id

@@ -45,17 +45,14 @@ _KEYS = frozenset(
 def is_data(value: Any) -> bool:
     """Return True for an object without messages, a list of them, or numbers: its JSON is the text."""
     items = value if isinstance(value, list) else [value]
-    return are_numbers(value) or (bool(items) and all(map(_is_object, items)))
+    are_objects = (isinstance(item, dict) and item and _KEYS.isdisjoint(item) for item in items)
+    return are_numbers(value) or (bool(items) and all(are_objects))
 
 
 def spoken(value: Any) -> Any:
     """Decode a text that is JSON of messages; return other texts unchanged."""
     parsed = parse(value)
     return value if is_data(parsed) else parsed
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) and _KEYS.isdisjoint(value)
 
 
 def are_numbers(value: Any) -> bool:

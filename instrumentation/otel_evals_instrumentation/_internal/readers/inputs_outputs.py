@@ -33,6 +33,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     mask_in,
     parse,
     parse_or_repair,
+    without_envelope,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, first_count
 
@@ -83,12 +84,13 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
     best: tuple[Message, ...] = ()
     for key in reader.found_at.get(side, ()):
-        is_list = key.endswith(".*")
-        value = reader.value(key) if is_list else reader.attributes[key]
-        if type(value) is str and value[:2] != "[{" and is_masked(value):
-            if not best:
-                reader.noted[side] = key, Availability.CAPTURED_OFF
-            continue
+        value = reader.value(key)
+        if type(value) is str and value[:2] != "[{":
+            if is_masked(value):
+                if not best:
+                    reader.noted[side] = key, Availability.CAPTURED_OFF
+                continue
+            value = without_envelope(value)
         if value in _NO_MESSAGES:
             # A note of an earlier attribute stays, because it is trusted more.
             reader.noted.setdefault(side, (key, Availability.EMPTY))
@@ -104,7 +106,7 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
                 best = messages
                 continue
         best = cut_off(messages, value) if cut else messages
-        if is_list and side == "input" and reader.span.dropped_attributes > 0:
+        if key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0:
             cut = True
             best = lost_its_end(messages, reader.attributes, key[:-1])
         _note(reader, side, key, speaks, cut)

@@ -212,16 +212,12 @@ def _content(item: dict[str, Any]) -> Part:
     return read_media(block) if len(block) == 1 else part
 
 
-def _thought(item: dict[str, Any]) -> Part:
-    return Part(kind="reasoning", text=first_text(mapping(item.get("reasoningText")), ("text",)))
-
-
 _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_CALL_KEYS, tool_call),
     **dict.fromkeys(_GEMINI_RESULT_KEYS, lambda item: unwrapped_result(tool_result(item))),
     **dict.fromkeys(_RESULT_KEYS, tool_result),
     "message_content": _content,
-    "reasoningContent": _thought,
+    "reasoningContent": lambda item: _reasoning(mapping(item.get("reasoningText"))),
 }
 """By the key of an object that is the part."""
 

@@ -42,7 +42,7 @@ def tool_call(item: dict[str, Any]) -> Part:
         arguments = literal(parse(parse(unmasked(arguments) or None)))
     elif arguments is None:
         server = mapping(item.get("server_tool_call"))
-        arguments = {k: v for k, v in server.items() if k != "type"} or None
+        arguments = server.get("arguments", {k: v for k, v in server.items() if k != "type"} or None)
     return Part(
         kind="tool_call",
         data=arguments,
@@ -85,7 +85,7 @@ def unwrapped_result(part: Part) -> Part:
 _TYPES = ("text", "json", "error-text", "error-json", "content")
 """Types of results in Vercel's AI SDK."""
 _MEDIA = words("image image_url input_image audio input_audio computer_screenshot")
-_OF_TEXTS = frozenset(words("type text content annotations meta _meta"))
+_OF_TEXTS = frozenset(words("type $type text content annotations meta _meta"))
 _OF_BLOCKS = frozenset((*_OF_TEXTS, *words("id created_at finished_at")))
 _OF_BEDROCK = {"content", "status", "toolUseId"}
 _OF_MCP = {"content", "isError", "structuredContent", "_meta", "meta"}
@@ -147,10 +147,11 @@ def _is_envelope(value: dict[str, Any]) -> bool:
 _Wrapper = tuple[Callable[[Any], bool], Callable[[Any], Any]]
 """A predicate, and the function that unwraps what it is true of."""
 _OBJECTS: tuple[_Wrapper, ...] = (
-    # Vercel, Microsoft, MCP's only content, LlamaIndex, MCP and Bedrock; images and sounds.
+    # Vercel, Microsoft, MCP's only content, a provider's tools, LlamaIndex, MCP and Bedrock; images, sounds.
     (lambda v: v.keys() == {"type", "value"} and v["type"] in _TYPES, itemgetter("value")),
     (lambda v: v.get("type") == "function_result" and "result" in v, lambda v: parse(v["result"])),
-    (lambda v: v.get("type") == "text" and _is_text(v), lambda v: _text_in((v,))),
+    (lambda v: v.get("type", v.get("$type")) == "text" and _is_text(v), lambda v: _text_in((v,))),
+    (lambda v: v.keys() == {"type", "output"}, lambda v: result_value(v["output"])),
     (lambda v: "raw_output" in v and "tool_name" in v, itemgetter("raw_output")),
     (_is_envelope, lambda v: result_value(v["content"])),
     (_is_media, _reference),

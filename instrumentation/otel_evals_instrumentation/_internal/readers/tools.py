@@ -17,6 +17,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     mapping,
     parse,
     parse_or_repair,
+    without_envelope,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
@@ -36,7 +37,7 @@ _PAUSES = words(
     UserInputRequiredException
     HumanInputNotProvidedError HumanInputTimeoutError
     HumanFeedbackPending
-    ToolInterruptError ToolInterruptException
+    ToolInterruptError toolInterruptError ToolInterruptException
     HITLBreakpointException BreakpointException
     WaitingForEvent"""
 )
@@ -47,7 +48,7 @@ _HANDOVERS = ("ParentCommand", "Command")
 _ENDINGS = {**dict.fromkeys(_PAUSES, "paused"), **dict.fromkeys(_HANDOVERS, "handed_over")}
 # An exception's type, with or without its module, alone or before its message; OpenInference for
 # JavaScript has it in a stack, after the message and an empty line.
-_RAISED = re.compile(r"(?:^|\n\n)(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
+_RAISED = re.compile(r"(?:^|\n\n)\*?(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
 _WAITS_FOR_APPROVAL = re.compile(
     r"This tool call requires confirmation, please approve|FunctionToolResult\(.*ToolApprovalItem\("
 )
@@ -165,7 +166,7 @@ def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
         if is_masked(value):
             reader.note(noted_as, key, Availability.CAPTURED_OFF)
             continue
-        parsed, cut = parse_or_repair(value)
+        parsed, cut = parse_or_repair(without_envelope(value))
         reader.note(noted_as, key, Availability.TRUNCATED if cut else Availability.PRESENT)
         return parsed
     return None

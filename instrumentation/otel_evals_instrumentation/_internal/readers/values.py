@@ -33,6 +33,7 @@ _MASKS = (
     r"<elided>",  # ADK
     r"\[FILTERED\]",  # Rails and Sentry
     r"<(?:hidden|masked|omitted)>|\[(?:hidden|masked|omitted)\]",
+    r'\{"omitted":true[^{}]*\}',  # tRPC
     r"\[(?:MaxDepth|Circular|Object|Array)(?: ~)?\]",  # JavaScript's serializers, for nested values
 )
 """What instrumentations record instead of content."""
@@ -54,7 +55,7 @@ _MOST_CODE = 6_000
 _PER_STRING = 6
 _JSON = frozenset('[{"')
 """First characters of JSON that is decoded."""
-MASKS = frozenset("_[<(*rRhH \t\n")
+MASKS = frozenset("_[<({*rRhH \t\n")
 """First characters of masks."""
 
 _AGENTA = "@ag.type=json:"
@@ -104,6 +105,13 @@ def parse_or_repair(value: Any) -> tuple[Any, bool]:
     rest = without_cut_mark(value)
     repaired = repair(rest) if rest[:1] in ("[", "{") else None
     return (rest, rest is not value) if repaired is None else (repaired, True)
+
+
+def without_envelope(value: Any) -> Any:
+    """Return the beginning of a value that tRPC cut off, with a mark at its end; other values unchanged."""
+    if type(value) is not str or not value.startswith('{"truncated":true,"prefix":'):
+        return value
+    return f"{mapping(value).get('prefix')}[TRUNCATED]"
 
 
 def without_cut_mark(text: str) -> str:
@@ -158,8 +166,6 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
             return [], False, False, 0
         else:
             cut = at + 1
-        if len(closers) > MAX_DEPTH:
-            return [], False, False, 0
     return closers, in_string, escape_at == len(text) - 1, cut
 
 

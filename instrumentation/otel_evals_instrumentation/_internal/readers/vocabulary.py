@@ -99,8 +99,8 @@ _OF_SDKS = words(
 """Kinds of platforms' decorators, whose contents are in attributes of their own."""
 
 
-_REPEATED = ("model_call", "subtask", "llm_invocation")
-"""Kinds of AG2's and Embabel's spans that repeat the tokens of other spans."""
+_REPEATED = words("model_call subtask llm_invocation orchestrate_tools")
+"""Kinds of AG2's and Embabel's spans, and the name of .NET's, that repeat the tokens of other spans."""
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -116,9 +116,10 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return OperationKind.WORKFLOW
         asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
-    if attributes.get("ag2.usage.kind", attributes.get("embabel.event.type")) in _REPEATED:
+    if attributes.get("ag2.usage.kind", attributes.get("embabel.event.type", span.name)) in _REPEATED:
         return None
-    if span.name == "workflow.run" or "output_field_count" in attributes:  # Agent Framework's and Ax's
+    # Agent Framework's, in Python and in .NET, and Ax's.
+    if span.name in ("workflow.run", "workflow_invoke") or "output_field_count" in attributes:
         return OperationKind.WORKFLOW
     if any(map(attributes.get, _TOOL)) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
@@ -148,34 +149,29 @@ def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
 # --- token counts in one object, under any provider's names ---
 
 
-_INPUT = words(
-    """input_tokens inputTokens prompt_tokens promptTokens prompt_token_count promptTokenCount
-    input_token_count input prompt"""
-)
-_OUTPUT = words(
-    """output_tokens outputTokens completion_tokens completionTokens
-    candidates_token_count candidatesTokenCount output_token_count output completion"""
-)
 _CACHE = words(
     """cache_read_input_tokens cached_input input_cache_read input_cached_tokens cached_input_tokens
     cachedInputTokens cached_content_token_count cachedContentTokenCount cachedContentTokens
     prompt_cached_tokens cached_token_count cached_prompt_tokens cachedPromptTokens cacheReadInputTokens"""
 )
-_CACHE_WRITE = words(
-    """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
-    cache_creation_tokens input_cache_creation input_cache_write"""
-)
 _REASONING = words(
     """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
     completion_reasoning_tokens reasoning_token_count output_reasoning"""
 )
-
-
 _COUNTED = {
-    "input_tokens": _INPUT,
-    "output_tokens": _OUTPUT,
+    "input_tokens": words(
+        """input_tokens inputTokens prompt_tokens promptTokens prompt_token_count promptTokenCount
+        input_token_count input prompt"""
+    ),
+    "output_tokens": words(
+        """output_tokens outputTokens completion_tokens completionTokens
+        candidates_token_count candidatesTokenCount output_token_count output completion"""
+    ),
     "cache_read_tokens": _CACHE,
-    "cache_write_tokens": _CACHE_WRITE,
+    "cache_write_tokens": words(
+        """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
+        cache_creation_tokens input_cache_creation input_cache_write"""
+    ),
     "reasoning_tokens": _REASONING,
 }
 _COUNT = re.compile("[0-9]{1,15}")
