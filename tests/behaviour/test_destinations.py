@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals import NotScored, Run, Score, ScoredRun, scorer
+from otel_evals import Run, Score, ScoredRun, scorer
 from otel_evals.destinations import (
     InMemoryDestination,
     JsonlDestination,
@@ -20,7 +20,7 @@ from otel_evals.errors import DestinationError
 from tests.behaviour.app import App
 from tests.behaviour.commands import otel_evals_command
 from tests.support.destinations import BY_NAME, KEY, accept, destination
-from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from tests.support.recording_server import RecordingServer, recording_server
 from tests.support.servers import free_ports
 from tests.support.waits import eventually
 
@@ -28,16 +28,6 @@ from tests.support.waits import eventually
 @scorer(version="3", inline=True)
 def half(run: Run) -> Score:
     return Score(value=0.5, label="medium", explanation=f"it says {run.output}")
-
-
-@scorer(version="1", inline=True)
-def declines(run: Run) -> NotScored:
-    return NotScored(reason="no_claims")
-
-
-@scorer(version="1", inline=True)
-def raises(run: Run) -> float:
-    raise KeyError("order")
 
 
 @pytest.fixture
@@ -66,22 +56,6 @@ class Own:
 
     async def shutdown(self) -> None:
         self.over = True
-
-
-def test_a_record_has_the_run_and_every_outcome(tmp_path: Path) -> None:
-    app = App(half, declines, raises, destinations=[{"jsonl": {"path": tmp_path / "scores.jsonl"}}])
-    trace = app.run()
-    app.settle()
-    (record,) = read_jsonl(tmp_path / "scores.jsonl")
-    assert (record["trace_id"], record["agent"]) == (trace, "support")
-    assert (record["input"], record["output"]) == ("Where is order A-1001?", "It arrives on 2026-11-25.")
-    found = {e["scorer"]: (e["status"], e["value"], e["reason"]) for e in record["evaluations"]}
-    assert found == {
-        "half": ("scored", 0.5, None),
-        "declines": ("not_scored", None, "no_claims"),
-        "raises": ("failed", None, "KeyError"),
-    }
-    assert {e["sampling"]["probability"] for e in record["evaluations"]} == {1.0}
 
 
 def test_jsonl_and_results_have_the_same_runs_and_the_report_their_mean(tmp_path: Path) -> None:
@@ -164,21 +138,6 @@ def test_one_that_is_down_and_one_that_hangs_cost_the_others_nothing(server: Rec
     for name in ("hanging", "mlflow"):
         assert stats[name].failed + stats[name].dropped == 30
         assert stats[name].pending == 0
-
-
-def test_a_backend_that_was_away_gets_everything_once_it_is_back(server: RecordingServer) -> None:
-    away = [Reply(status=503), Reply(status=429, headers={"Retry-After": "0"})]
-
-    def reply(request: RecordedRequest) -> Reply:
-        return away.pop() if away else accept(request)
-
-    server.reply = reply
-    app = App(half, destinations=[destination("langfuse", server.url)])
-    for _ in range(5):
-        app.run()
-    app.pipeline.force_flush(60_000)
-    eventually(lambda: app.pipeline.destination_stats()["langfuse"].exported == 5)
-    assert app.pipeline.destination_stats()["langfuse"].losses == {}
 
 
 def test_a_relative_file_stays_in_its_place_after_a_change_of_directory(

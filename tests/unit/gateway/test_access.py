@@ -1,4 +1,4 @@
-"""Bearer tokens and certificates come from files that may be replaced."""
+"""Bearer tokens come from a file that may be replaced."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_evals.errors import ConfigError
-from otel_evals_gateway import TlsOptions
-from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
+from otel_evals_gateway._internal.receiver.access import BearerTokens
 
 
 def write(path: Path, text: str, stamp: int) -> Path:
@@ -55,11 +54,3 @@ def test_a_file_without_a_token_is_a_wrong_configuration(tmp_path: Path, text: s
         BearerTokens(write(tmp_path / "tokens", text, 1))
     with pytest.raises(ConfigError, match="cannot be read"):
         BearerTokens(tmp_path / "none")
-
-
-def test_a_certificate_that_cannot_be_used_is_a_wrong_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"gateway\.tls\.certificate: .*cannot be read"):
-        tls_context(TlsOptions(certificate=tmp_path / "none", key=tmp_path / "none"))
-    wrong = write(tmp_path / "wrong.pem", "nothing", 1)
-    with pytest.raises(ConfigError, match=r"gateway\.tls: .*cannot be used"):
-        tls_context(TlsOptions(certificate=wrong, key=wrong))

@@ -7,8 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToJson
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -25,33 +23,6 @@ from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
 DEAD = "otel_evals_dead_letters"
-
-
-def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None:
-    spans = recorded()
-    as_json = MessageToJson(encode_spans(spans)).encode()
-    produce(brokers, [*runs(20), ("json", as_json)])
-    metrics = InMemoryMetricReader()
-    providers = Providers(meters=MeterProvider([metrics]))
-    with GatewayThread(Rule(answered()), gateway=section(brokers), providers=providers) as gateway:
-        assert len(gateway.evaluations(21)) == 21
-        eventually(lambda: committed(brokers) == 21)
-        _, stats = gateway.service._stats()
-        assert (stats["kafka"]["lag"], stats["kafka"]["uncommitted"]) == (0, 0)
-        points = {
-            metric.name: metric.data.data_points[0].value
-            for resource in metrics.get_metrics_data().resource_metrics  # type: ignore[union-attr]
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if ".kafka." in metric.name
-        }
-        assert points == {
-            "otel_evals.gateway.kafka.lag": 0,
-            "otel_evals.gateway.kafka.assigned": 4,
-            "otel_evals.gateway.kafka.uncommitted": 0,
-            "otel_evals.gateway.kafka.commit.age": 0,
-            "otel_evals.gateway.kafka.dead_letters": 0,
-        }
 
 
 @pytest.mark.slow
@@ -74,23 +45,6 @@ def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key:
             assert len(first.scored.evaluations) + len(second.scored.evaluations) == 1
             assert [g.service._kafka.stats()["dead_letters"] for g in members] == [0, 0]
     assert committed(brokers) == 1, "another configuration can read them"
-
-
-@pytest.mark.slow
-def test_spans_of_a_run_that_another_member_judged_are_repeated(brokers: str) -> None:
-    """The rest of a trace is not judged as if it were the whole."""
-    spans, other = recorded(), runs(1)
-    key = f"{spans[0].context.trace_id:032x}"
-    produce(brokers, [(key, body(spans[1:]))])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
-        first.evaluations(1)
-        eventually(lambda: committed(brokers) == 1)
-    produce(brokers, [(key, body(spans[:1])), (key, body(spans[1:])), *other])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
-        eventually(lambda: committed(brokers) == 4)
-        assert second.service._kafka.stats()["repeated"] == 3
-        assert second.service.scoring.engine.losses() == {}
-    assert {e.trace_id for e in second.scored.evaluations} == {other[0][0]}
 
 
 @pytest.mark.slow
@@ -125,6 +79,8 @@ def test_nothing_is_judged_before_the_messages_before_it_are_known(
     monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Unanswered)
     with GatewayThread(Rule(answered()), gateway=patient) as second:
         eventually(lambda: committed(brokers) == 4)
+        assert second.service._kafka.stats()["repeated"] == 2
+        assert second.service.scoring.engine.losses() == {}
     assert len(calls) > 2
     assert [len(each.run.operations) for each in second.scored.runs] == [3]
     assert {e.trace_id for e in second.scored.evaluations} == {f"{waiting[0].context.trace_id:032x}"}
@@ -161,10 +117,20 @@ def test_hostile_messages_do_not_stop_it(brokers: str) -> None:
         if number < len(hostile):
             producer.produce(TOPIC, **hostile[number])
     assert producer.flush(SECONDS) == 0
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+    metrics = InMemoryMetricReader()
+    providers = Providers(meters=MeterProvider([metrics]))
+    with GatewayThread(Rule(answered()), gateway=section(brokers), providers=providers) as gateway:
         assert len({e.trace_id for e in gateway.evaluations(12)}) == 12
         eventually(lambda: committed(brokers) == len(good) + len(hostile))
-        assert gateway.service._kafka.stats()["dead_letters"] == len(hostile) - 2, "two are empty"
+        points = {
+            metric.name.rpartition("kafka.")[2]: metric.data.data_points[0].value
+            for resource in metrics.get_metrics_data().resource_metrics  # type: ignore[union-attr]
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name.startswith("otel_evals.gateway.kafka.")
+        }
+        zeros = dict.fromkeys(("lag", "uncommitted", "commit.age"), 0)
+        assert points == {"assigned": 4, "dead_letters": len(hostile) - 2, **zeros}, "two are empty"
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as again:
         produce(brokers, runs(1))
         assert len(again.evaluations(1)) == 1
