@@ -40,8 +40,14 @@ def test_a_fall_is_found_with_its_time_its_worst_runs_and_the_version_it_started
     rows = list(records(2_500, mean=lambda hour: 0.95 if hour < 30 else 0.75))
     for each in rows[len(rows) * 30 // 48 :]:
         each["evaluations"][0]["version"] = "b2"
+    high = [each for each in rows if each["evaluations"][0]["version"] != "b2"]
+    store.write(high[: len(high) // 2])
+    first = check_store(store.database, AlarmLimits(), END)
+    assert [alarm.kind for alarm in first.alarms] == ["silence"]
     store.write(rows)
-    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
+    later = check_store(store.database, AlarmLimits(), END, first)
+    assert later.alarms == check_store(store.database, AlarmLimits(), END, later).alarms
+    (alarm,) = later.alarms
     assert alarm.kind == "fall"
     began = START + 30 * 3600
     assert began - 3 * 3600 < alarm.since < alarm.raised < began + 8 * 3600

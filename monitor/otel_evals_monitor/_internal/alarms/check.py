@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
+from otel_evals_monitor._internal.alarms.monitors import Found, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.alarms.record import Alarm, alarms_of, keep_alarms
 from otel_evals_monitor._internal.store import schema
@@ -31,8 +31,8 @@ class AlarmCheck:
     receivers: Sequence[Receiver] = ()
     checked: int | None = None
     """Time of the last check, seconds since the Unix epoch."""
-    states: Mapping[tuple[str, str], WatchState] = field(default_factory=dict)
-    """State of each scorer and agent at the last check of this process."""
+    found: Found = field(default_factory=Found)
+    """What the last check of this process found."""
     problem: str = ""
     """Problem of the last `run_once`; empty if there was none."""
 
@@ -43,9 +43,9 @@ class AlarmCheck:
         """
         now = time.time()
         if every <= 0.0 or self._is_due(now, every):
-            found = check_store(self.database, self.limits, now)
-            keep_alarms(self.database, found.alarms, now)
-            self.checked, self.states = int(now), found.states
+            self.found = check_store(self.database, self.limits, now, self.found)
+            keep_alarms(self.database, self.found.alarms, now)
+            self.checked = int(now)
         # Also if another process has checked, since its receivers may be others.
         return [problem for each in self.receivers for problem in self._notify(each)]
 

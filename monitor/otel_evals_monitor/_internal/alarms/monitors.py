@@ -8,6 +8,7 @@ about the mean that gives rare runs less weight.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -61,11 +62,17 @@ _QUARTER = 6 * HOUR
 _QUARTERS = 12 * 7 * 4
 
 
+_Known = tuple[bytes, Sequence[Findings]]
+"""Findings, and a digest of what they were found in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     alarms: Sequence[Alarm] = ()
     states: Mapping[tuple[str, str], WatchState] = field(default_factory=dict)
     """By scorer and agent."""
+    known: Mapping[tuple[str, str], _Known] = field(default_factory=dict)
+    """Findings about finished steps, by scorer and agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +103,11 @@ class WatchState:
         return f"{self.scorer_id} {self.agent_name}".strip() + ": " + ", ".join(parts)
 
 
-def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
-    """Return the current alarms of a store, without acknowledged ones."""
+def check_store(database: Database, limits: AlarmLimits, now: float, before: Found | None = None) -> Found:
+    """Return the current alarms of a store, without acknowledged ones.
+
+    `before` is what the last check with the same limits found.
+    """
     with database.reading() as connection:
         recorded = time_range(connection)
         if recorded is None:
@@ -118,18 +128,35 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         # Counts all monitors of a slice even if some do not apply: the level must not depend on the data.
         needed = shared_threshold(limits.level, max(_OF_SLICE * len(watched) + len(picked), 1))
         found: list[Alarm | None] = []
-        states = {}
+        states, known = {}, {}
         for some in watched:
-            findings = list(_findings(some, needed, limits))
+            key = some.scorer_id, some.agent_name
+            known[key] = _known(some, needed, limits, before.known.get(key) if before else None)
+            findings = [*known[key][1]]
+            if some.scaled:
+                findings.append(worse_version(some, needed))
             alarms = [_alarm(each, needed, some.scorer_id, some.agent_name) for each in findings]
             found += [_with_traces(connection, slices, each) for each in alarms if each is not None]
-            states[some.scorer_id, some.agent_name] = _state(some, findings, needed, limits)
+            states[key] = _state(some, findings, needed, limits)
         found += [_alarm(wrong_sampler(steps, needed), needed, rule) for rule, steps in picked.items()]
         # Silence is a plain rule without evidence, so it takes no share of the level.
         for (service,), active in series(connection, slices, window, STEP, ("service",)).items():
             found.append(_alarm(silence(sorted(active), end), None, service or "all scorers"))
         quiet = judged.acknowledged
-        return Found([each for each in found if each and each.since > quiet.get(each.monitor, -1)], states)
+        alarmed = [each for each in found if each and each.since > quiet.get(each.monitor, -1)]
+        return Found(alarmed, states, known)
+
+
+def _known(watched: Watched, needed: float, limits: AlarmLimits, before: _Known | None) -> _Known:
+    """Return findings about finished steps, those of before if nothing has changed in these.
+
+    A step lasts longer than the pause between two checks, and the detectors take most of a check's time.
+    """
+    finished = replace(watched, versions={})
+    digest = hashlib.sha256(repr((needed, finished)).encode()).digest()
+    if before is not None and before[0] == digest:
+        return before
+    return digest, [*_findings(watched, needed, limits)]
 
 
 def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: AlarmLimits) -> WatchState:
@@ -165,6 +192,7 @@ def _pending(found: Findings, last: int, needed: float) -> str:
 
 
 def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Findings]:
+    """Yield findings about finished steps."""
     limit = limits.floors.get(watched.scorer_id)
     if watched.scaled:
         if limit is not None:
@@ -173,7 +201,6 @@ def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[
         yield fallen
         if fallen.raised is None:  # one incident, one alarm
             yield drift(watched, needed, _QUARTERS)
-        yield worse_version(watched, needed)
     yield missing_share(watched, limits.missing, needed)
 
 

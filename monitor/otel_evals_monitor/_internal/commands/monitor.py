@@ -87,7 +87,7 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
     problems = check.run()
     lasting = lasting_alarms(database)
     if as_json:
-        states = [{**asdict(each), "text": each.text} for each in check.states.values()]
+        states = [{**asdict(each), "text": each.text} for each in check.found.states.values()]
         alarms = [notification(each, limits.page) for each in lasting]
         print(json.dumps({"alarms": alarms, "watched": states, "problems": problems}, indent=2))
     else:
@@ -99,7 +99,7 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
                 echo(f"  {line}")
         if not lasting:
             echo("no alarm")
-        for state in check.states.values():
+        for state in check.found.states.values():
             echo(state.text)
     # Not the states of the check: their steps take ten minutes to fill.
     with database.reading() as connection:

@@ -150,7 +150,7 @@ class Page:
     def _scorer(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         key = asked["scorer"], asked["agent"]
-        values = scorer_page(self._database, asked, self._limits, self.alarm_check.states.get(key))
+        values = scorer_page(self._database, asked, self._limits, self.alarm_check.found.states.get(key))
         mine = [i for i in incidents if key in {(each.scorer_id, each.agent_name) for each in i.alarms}]
         return self._render("scorer.html", asked, incidents, mine=mine, link_to=self._link, **values)
 

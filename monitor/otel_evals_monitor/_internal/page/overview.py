@@ -68,7 +68,7 @@ def overview(
     alarmed = {(alarm.scorer_id, alarm.agent_name) for each in incidents for alarm in each.alarms}
     rows = []
     for (key, versions), row in zip(grouped, newest, strict=True):
-        watch = check.states.get(key)
+        watch = check.found.states.get(key)
         state = _state_of(row, check.limits.missing, watched=bool(watch and watch.watched))
         # Runs of a few minutes say nothing about a whole day.
         days = max(end - start, 3600) / _DAY
