@@ -62,7 +62,7 @@ class Inline:
             answer = await self._whole(request, selection, places)
         else:
             answer = await self._split(self._journal, request, selection, places)
-        # What was refused comes again, and its items are counted then.
+        # Refused items come again, and are counted then.
         self._traffic.received(request.signal, selection if answer.ok else Selection(seen=selection.seen))
         refused = answer.rejected if answer.ok else selection.seen
         # The outbox counts the held spans.

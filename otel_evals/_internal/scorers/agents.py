@@ -176,7 +176,7 @@ def failure_step(
             guardrail_triggered, system_failed, call_invalid, request_unsupported, request_unclear,
             goal_missed, result_misread, information_invented, instruction_not_followed and other, after
             AgentRx (Microsoft, 2026).
-        assume_failed: tells the judge that the run failed, as another score or a user says.
+        assume_failed: the run is known to have failed, such as by another score; the judge names the step.
 
     Raises:
         ConfigError: there are no categories, or the judge cannot be used.

@@ -63,7 +63,7 @@ _QUARTERS = 12 * 7 * 4
 
 
 _Known = tuple[bytes, Sequence[Findings]]
-"""Findings, and a digest of what they were found in."""
+"""Findings, with a digest of their inputs."""
 
 
 @dataclass(frozen=True, slots=True)
