@@ -84,7 +84,8 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
     best: tuple[Message, ...] = ()
     for key in reader.found_at.get(side, ()):
-        value = reader.value(key)
+        is_list = key.endswith(".*")
+        value = reader.value(key) if is_list else reader.attributes[key]
         if type(value) is str and value[:2] != "[{":
             if is_masked(value):
                 if not best:
@@ -106,7 +107,7 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
                 best = messages
                 continue
         best = cut_off(messages, value) if cut else messages
-        if key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0:
+        if is_list and side == "input" and reader.span.dropped_attributes > 0:
             cut = True
             best = lost_its_end(messages, reader.attributes, key[:-1])
         _note(reader, side, key, speaks, cut)
